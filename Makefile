@@ -1,0 +1,31 @@
+# Two commands: `make demo` and `make test`. Everything lives in .venv; `make clean` forgets it.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: demo test check bench clean
+
+demo: $(VENV)/.installed
+	$(BIN)/ptmap evaluate --method ncm --method kmeans --method map --shots 1 --shots 5 --episodes 1000
+
+test: $(VENV)/.test-installed check
+	$(BIN)/pytest
+
+check: $(VENV)/.test-installed
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/ruff check --quiet .
+	$(BIN)/mypy
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing ptmap into $(VENV) (a minute or two the first time) ..."
+	$(PIP) --editable .
+	touch $@
+
+$(VENV)/.test-installed: $(VENV)/.installed
+	$(PIP) --editable '.[test]'
+	touch $@
+
+clean:
+	rm -rf $(VENV)

@@ -1,0 +1,143 @@
+"""A preprocessing pipeline that parses from, and prints as, one line: "power(0.5) | unit | center | unit".
+
+The line is the pipeline's identity: it stands in results, cache keys and commands.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from ptmap.errors import InputError, name_rows
+from ptmap.preprocess import steps
+
+PAPER = "power(0.5) | unit | center | unit"  # the preprocessing of PT+MAP and PT+K-Means
+PAPER_INDUCTIVE = "power(0.5) | unit"  # the preprocessing of PT+NCM: Eq. (1) alone
+CENTERINGS = ("center", "center(joint)", "center(mean)")
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Steps applied in order to a support and a query set.
+
+    The steps before the first centering act on single vectors (`rowwise`): they give the same
+    answer on a whole data set at once as on each episode. The rest (`episodic`) needs the episode.
+
+    >>> str(Pipeline.parse("power(.5)|unit |center| unit"))
+    'power(0.5) | unit | center | unit'
+    """
+
+    steps: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, text: "str | Pipeline") -> Self:
+        """Read a pipeline from its line; "none" or "" is the empty one."""
+        if isinstance(text, Pipeline):
+            return cls(text.steps)
+        words = [word.strip() for word in text.split("|")]
+        if words in ([""], ["none"]):
+            return cls(())
+        return cls(tuple(_parse_step(word, text) for word in words))
+
+    def __str__(self) -> str:
+        return " | ".join(self.steps) or "none"
+
+    @property
+    def rowwise(self) -> "Pipeline":
+        """The leading steps that treat each vector alone."""
+        return Pipeline(self.steps[: self._first_centering])
+
+    @property
+    def episodic(self) -> "Pipeline":
+        """The steps from the first centering on."""
+        return Pipeline(self.steps[self._first_centering :])
+
+    @property
+    def needs_mean(self) -> bool:
+        """Whether a mean from outside must be given."""
+        return "center(mean)" in self.steps
+
+    @property
+    def positive_only(self) -> bool:
+        """Whether negative features are refused."""
+        return any(step.startswith("power") and step != "power(1)" for step in self.steps)
+
+    @property
+    def _first_centering(self) -> int:
+        return next((i for i, step in enumerate(self.steps) if step in CENTERINGS), len(self.steps))
+
+    def __call__(self, support: Tensor, query: Tensor, *, mean: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Apply all steps, (..., S, D) and (..., Q, D) -> the same.
+
+        Args:
+            support: Labelled vectors.
+            query: Unlabelled vectors.
+            mean: What `center(mean)` subtracts, (D,), as `mean_of` computes it.
+        """
+        self.check(support, "support")
+        self.check(query, "query")
+        return self.apply(support, query, mean=mean)
+
+    def check(self, x: Tensor, name: str) -> None:
+        """Refuse vectors that the steps cannot make sense of."""
+        if "unit" in self.steps and x.numel():
+            zero = (x == 0).all(dim=-1).reshape(-1)
+            if zero.any():
+                raise InputError(
+                    f"{name}: every vector must have a direction, got only zeros in {name_rows(zero.nonzero()[:, 0].tolist())}. "
+                    "Drop these rows or look for images that failed to load."
+                )
+
+    def apply(self, support: Tensor, query: Tensor, *, mean: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Apply all steps to vectors that were checked before."""
+        if self.needs_mean and mean is None:
+            raise InputError(f"pipeline '{self}': center(mean) needs a mean, got none. Pass mean=pipeline.mean_of(other_features).")
+        for step in self.steps:
+            if step == "center":
+                support, query = steps.center(support, query)
+            elif step == "center(joint)":
+                support, query = steps.center_jointly(support, query)
+            elif step == "center(mean)":
+                assert mean is not None
+                support, query = support - mean, query - mean
+            else:
+                act = _rowwise_function(step)
+                support, query = act(support), act(query)
+        return support, query
+
+    def transform(self, x: Tensor) -> Tensor:
+        """Apply the row-wise steps to one set of vectors, (..., D) -> (..., D)."""
+        self.check(x, "features")
+        for step in self.rowwise.steps:
+            x = _rowwise_function(step)(x)
+        return x
+
+    def mean_of(self, features: Tensor) -> Tensor:
+        """The mean that `center(mean)` expects, measured on another set, (N, D) -> (D,).
+
+        SimpleShot and the paper's "NCM with base mean" take it over the base classes.
+        """
+        return self.transform(features).reshape(-1, features.shape[-1]).mean(dim=0)
+
+
+def _parse_step(word: str, line: str) -> str:
+    if word == "unit" or word in CENTERINGS:
+        return word
+    if match := re.fullmatch(r"power\(([^()]+)\)", word):
+        try:
+            beta = float(match[1])
+        except ValueError:
+            raise InputError(f"pipeline '{line}': power must hold a number, got '{match[1]}'.") from None
+        steps.power(torch.zeros(0), beta=beta)  # lets power speak for its own range
+        return f"power({beta:.12g})"
+    raise InputError(f"pipeline '{line}': a step must be one of power(BETA), unit, {', '.join(CENTERINGS)}, got '{word}'.")
+
+
+def _rowwise_function(step: str) -> Callable[[Tensor], Tensor]:
+    if step == "unit":
+        return steps.unit
+    beta = float(step.removeprefix("power(").removesuffix(")"))
+    return lambda x: steps.power(x, beta=beta)

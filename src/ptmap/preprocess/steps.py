@@ -1,0 +1,63 @@
+"""Pure functions on feature vectors: power, unit norm, centering. Input untouched, any leading axes."""
+
+import torch
+from torch import Tensor
+
+from ptmap.errors import InputError
+
+POWER_EPS = 1e-6  # Eq. (1): keeps v + eps strictly positive, so that logs and negative powers exist
+
+
+def power(x: Tensor, *, beta: float) -> Tensor:
+    """Tukey's ladder of powers, (..., D) -> (..., D); Eq. (1) of the paper without its norm.
+
+    (x + eps)^beta, and log(x + eps) at beta = 0. Features must not be negative unless beta is 1.
+
+    >>> power(torch.tensor([[4.0, 9.0]]), beta=0.5).round(decimals=3)
+    tensor([[2., 3.]])
+    """
+    if not -10 <= beta <= 10:  # also catches NaN; beyond it float32 overflows on ordinary features
+        raise InputError(f"power: beta must be a number from -10 to 10, got {beta}.")
+    if beta == 1:
+        return x + POWER_EPS
+    if x.numel() and x.min() < 0:
+        raise InputError(
+            f"power: features must not be negative for beta = {beta:g}, got a smallest value of {float(x.min()):.4g}. "
+            "Use features taken after a ReLU, or a pipeline without the power, such as 'unit | center | unit'."
+        )
+    shifted = x + POWER_EPS
+    if beta == 0.5:
+        return shifted.sqrt()
+    # exp(beta log x) rather than x ** beta: torch's vectorised pow rounds differently at the end of
+    # an array, and an episode's bits would depend on its place in the batch.
+    logs = shifted.log()
+    return logs if beta == 0 else (beta * logs).exp()
+
+
+def unit(x: Tensor) -> Tensor:
+    """Scale each vector to Euclidean norm 1, (..., D) -> (..., D); a zero vector stays zero."""
+    norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+    return x / norm.clamp_min(torch.finfo(x.dtype).tiny)
+
+
+def center(support: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
+    """Subtract the support's mean from the support and the query's mean from the query.
+
+    The paper's "trans-mean-sub", (..., S, D) and (..., Q, D) -> the same. A side of one row equals
+    its own mean and would vanish, so it is centered by the mean of all rows instead; a side of no
+    rows leaves the other to its own mean.
+    """
+    joint = _joint_mean(support, query)
+    support_mean = support.mean(dim=-2, keepdim=True) if support.shape[-2] > 1 else joint
+    query_mean = query.mean(dim=-2, keepdim=True) if query.shape[-2] > 1 else joint
+    return support - support_mean, query - query_mean
+
+
+def center_jointly(support: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
+    """Subtract the mean of all rows from both sides, (..., S, D) and (..., Q, D) -> the same."""
+    joint = _joint_mean(support, query)
+    return support - joint, query - joint
+
+
+def _joint_mean(support: Tensor, query: Tensor) -> Tensor:
+    return torch.cat([support, query], dim=-2).mean(dim=-2, keepdim=True)
