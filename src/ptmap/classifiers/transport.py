@@ -28,8 +28,7 @@ MAX_ITERATIONS = {"newton": 200, "sinkhorn": 1000}  # 1000: the cap of the autho
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}  # misplaced share of all mass; a few ulps of its sum
 
 # How a Newton step is kept honest. None of these changes the answer, only the way to it.
-ENOUGH = 0.9  # a step must reduce the misplaced mass to this part of it, or else F
-NOISE_ULPS = 100  # by how many roundings of the total mass F must fall to count as reduced
+ENOUGH = 0.9  # a step must reduce the misplaced mass to this part of it, or end where F still falls
 FIRST_DAMPING = 1e-6  # relative to the class masses: makes the Hessian invertible, too little to slow it
 DAMPING_FACTOR = 30.0  # how fast damping grows after a refused step and shrinks after an accepted one
 LONGEST_STEP = 5.0  # e^5 in odds: farther away the quadratic model of F is worth nothing
@@ -132,9 +131,9 @@ def solve_biases(
 ) -> Plan:
     """Class biases that give the classes their mass, (E, N, W) and (E, W) -> Plan; nothing is checked.
 
-    Each iteration proposes a Newton step (or, for "sinkhorn", a scaling sweep). A Newton step that
-    reduces neither the misplaced mass nor F is taken back and replaced by a sweep, which increases
-    neither, and the following steps are damped.
+    Each iteration proposes a Newton step (or, for "sinkhorn", a scaling sweep). A step that neither
+    reduces the misplaced mass nor ends where F still falls along it (F is convex: then it has fallen
+    all the way) is taken back, a sweep is made instead, which increases neither, and damping grows.
 
     Args:
         scores: -lam * cost, up to a constant per row.
@@ -158,29 +157,23 @@ def solve_biases(
     accepted = scores.new_zeros(target.shape) if start is None else start.masked_fill(empty, 0.0)
     proposal, swept = accepted, accepted
     error = scores.new_full(total.shape, torch.inf)  # of the accepted biases
-    value = error  # F of the accepted biases, up to a constant
-    constant = row_mass * scores.amax(dim=-1)
-    noise = NOISE_ULPS * torch.finfo(scores.dtype).eps * total
     sure = torch.ones_like(error, dtype=torch.bool)  # proposals that are taken whatever their error
     damping = scores.new_full(total.shape, FIRST_DAMPING)
     n_iterations = torch.zeros_like(error, dtype=torch.long)
     converged = torch.zeros_like(sure)
     while True:
-        shifted = scores + proposal[:, None, :]
-        log_sums = shifted.logsumexp(dim=-1, keepdim=True)  # (E, N, 1)
-        shares = shifted - log_sums  # (E, N, W) log of pi
+        shares = (scores + proposal[:, None, :]).log_softmax(dim=-1)  # (E, N, W) log of pi
         log_mass = (log_row_mass + shares).logsumexp(dim=-2)  # (E, W)
         mass = log_mass.exp()
         missing = target - mass
+        slope = -(missing * (proposal - accepted)).sum(dim=-1)  # of F, where the step ends
         if minimum:  # a class above its bound is at fault only as far as its bias is what lifts it
             missing = torch.where((proposal > 0) | (missing > 0), missing, 0.0)
         new_error = missing.abs().sum(dim=-1) / (2 * total)
         running = ~converged
-        new_value = (row_mass * log_sums[..., 0] - constant).sum(dim=-1) - (target * proposal).sum(dim=-1)
-        better = running & (sure | (new_error < ENOUGH * error) | (new_value < value - noise))
+        better = running & (sure | (new_error < ENOUGH * error) | (slope < 0))
         accepted = torch.where(better[:, None], proposal, accepted)
         error = torch.where(better, new_error, error)
-        value = torch.where(better, new_value, value)
         converged = converged | (error <= tol)
         if bool((converged | (n_iterations >= max_iterations)).all()):
             break
@@ -235,4 +228,5 @@ def _newton_step(shares: Tensor, row_mass: Tensor, mass: Tensor, missing: Tensor
     hessian = hessian + torch.diag_embed(fixed.to(hessian))
     step, _ = torch.linalg.solve_ex(hessian, missing[..., None])
     step = step[..., 0]
-    return step * (LONGEST_STEP / step.abs().amax(dim=-1, keepdim=True).clamp_min(LONGEST_STEP))
+    shrunk: Tensor = step * (LONGEST_STEP / step.abs().amax(dim=-1, keepdim=True).clamp_min(LONGEST_STEP))
+    return shrunk

@@ -23,8 +23,9 @@ CENTERINGS = ("center", "center(joint)", "center(mean)")
 class Pipeline:
     """Steps applied in order to a support and a query set.
 
-    The steps before the first centering act on single vectors (`rowwise`): they give the same
-    answer on a whole data set at once as on each episode. The rest (`episodic`) needs the episode.
+    The steps before the first centering by the episode's own means act on single vectors
+    (`rowwise`): they give the same answer on a whole data set at once as on each episode. The rest
+    (`episodic`) needs the episode.
 
     >>> str(Pipeline.parse("power(.5)|unit |center| unit"))
     'power(0.5) | unit | center | unit'
@@ -47,13 +48,13 @@ class Pipeline:
 
     @property
     def rowwise(self) -> "Pipeline":
-        """The leading steps that treat each vector alone."""
-        return Pipeline(self.steps[: self._first_centering])
+        """The leading steps that treat each vector alone; a mean from outside does."""
+        return Pipeline(self.steps[: self._first_episodic])
 
     @property
     def episodic(self) -> "Pipeline":
-        """The steps from the first centering on."""
-        return Pipeline(self.steps[self._first_centering :])
+        """The steps from the first centering by the episode's own means on."""
+        return Pipeline(self.steps[self._first_episodic :])
 
     @property
     def needs_mean(self) -> bool:
@@ -66,8 +67,8 @@ class Pipeline:
         return any(step.startswith("power") and step != "power(1)" for step in self.steps)
 
     @property
-    def _first_centering(self) -> int:
-        return next((i for i, step in enumerate(self.steps) if step in CENTERINGS), len(self.steps))
+    def _first_episodic(self) -> int:
+        return next((i for i, step in enumerate(self.steps) if step in ("center", "center(joint)")), len(self.steps))
 
     def __call__(self, support: Tensor, query: Tensor, *, mean: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Apply all steps, (..., S, D) and (..., Q, D) -> the same.
@@ -93,34 +94,57 @@ class Pipeline:
 
     def apply(self, support: Tensor, query: Tensor, *, mean: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Apply all steps to vectors that were checked before."""
-        if self.needs_mean and mean is None:
-            raise InputError(f"pipeline '{self}': center(mean) needs a mean, got none. Pass mean=pipeline.mean_of(other_features).")
+        support, query, _ = self.apply_and_record(support, query, mean=mean)
+        return support, query
+
+    def apply_and_record(self, support: Tensor, query: Tensor, *, mean: Tensor | None = None) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
+        """As `apply`, and the means that were subtracted from the queries, for `replay`."""
+        mean = self._required(mean)
+        recorded: list[Tensor] = []
         for step in self.steps:
-            if step == "center":
-                support, query = steps.center(support, query)
-            elif step == "center(joint)":
-                support, query = steps.center_jointly(support, query)
-            elif step == "center(mean)":
-                assert mean is not None
-                support, query = support - mean, query - mean
+            if step in CENTERINGS:
+                if step == "center":
+                    support_mean, query_mean = steps.separate_means(support, query)
+                elif step == "center(joint)":
+                    support_mean = query_mean = steps.joint_mean(support, query)
+                else:
+                    support_mean = query_mean = mean
+                support, query = support - support_mean, query - query_mean
+                recorded.append(query_mean)
             else:
                 act = _rowwise_function(step)
                 support, query = act(support), act(query)
-        return support, query
+        return support, query, tuple(recorded)
 
-    def transform(self, x: Tensor) -> Tensor:
+    def replay(self, x: Tensor, means: tuple[Tensor, ...]) -> Tensor:
+        """Treat later vectors as the queries were treated, (..., N, D) -> (..., N, D); they were checked before."""
+        recorded = iter(means)
+        for step in self.steps:
+            x = x - next(recorded) if step in CENTERINGS else _rowwise_function(step)(x)
+        return x
+
+    def transform(self, x: Tensor, *, mean: Tensor | None = None) -> Tensor:
         """Apply the row-wise steps to one set of vectors, (..., D) -> (..., D)."""
         self.check(x, "features")
-        for step in self.rowwise.steps:
-            x = _rowwise_function(step)(x)
-        return x
+        rowwise = self.rowwise
+        return rowwise.replay(x, (rowwise._required(mean),) * rowwise.steps.count("center(mean)"))
 
     def mean_of(self, features: Tensor) -> Tensor:
         """The mean that `center(mean)` expects, measured on another set, (N, D) -> (D,).
 
         SimpleShot and the paper's "NCM with base mean" take it over the base classes.
         """
-        return self.transform(features).reshape(-1, features.shape[-1]).mean(dim=0)
+        before = Pipeline(self.steps[: self.steps.index("center(mean)")] if self.needs_mean else self.rowwise.steps)
+        return before.transform(features).reshape(-1, features.shape[-1]).mean(dim=0)
+
+    def _required(self, mean: Tensor | None) -> Tensor:
+        if mean is not None:
+            return mean
+        if self.needs_mean:
+            raise InputError(
+                f"pipeline '{self}': center(mean) needs a mean, got none. Give --mean-of FILE, or mean=pipeline.mean_of(features)."
+            )
+        return torch.zeros(())
 
 
 def _parse_step(word: str, line: str) -> str:

@@ -19,19 +19,19 @@ def power(x: Tensor, *, beta: float) -> Tensor:
     if not -10 <= beta <= 10:  # also catches NaN; beyond it float32 overflows on ordinary features
         raise InputError(f"power: beta must be a number from -10 to 10, got {beta}.")
     if beta == 1:
-        return x + POWER_EPS
+        return torch.add(x, POWER_EPS)
     if x.numel() and x.min() < 0:
         raise InputError(
             f"power: features must not be negative for beta = {beta:g}, got a smallest value of {float(x.min()):.4g}. "
             "Use features taken after a ReLU, or a pipeline without the power, such as 'unit | center | unit'."
         )
-    shifted = x + POWER_EPS
+    shifted: Tensor = x + POWER_EPS
     if beta == 0.5:
-        return shifted.sqrt()
+        return torch.sqrt(shifted)
     # exp(beta log x) rather than x ** beta: torch's vectorised pow rounds differently at the end of
     # an array, and an episode's bits would depend on its place in the batch.
-    logs = shifted.log()
-    return logs if beta == 0 else (beta * logs).exp()
+    logs = torch.log(shifted)
+    return logs if beta == 0 else torch.exp(beta * logs)
 
 
 def unit(x: Tensor) -> Tensor:
@@ -40,24 +40,30 @@ def unit(x: Tensor) -> Tensor:
     return x / norm.clamp_min(torch.finfo(x.dtype).tiny)
 
 
-def center(support: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
-    """Subtract the support's mean from the support and the query's mean from the query.
+def separate_means(support: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
+    """What the paper's "trans-mean-sub" subtracts, (..., S, D) and (..., Q, D) -> (..., 1, D) each.
 
-    The paper's "trans-mean-sub", (..., S, D) and (..., Q, D) -> the same. A side of one row equals
-    its own mean and would vanish, so it is centered by the mean of all rows instead; a side of no
-    rows leaves the other to its own mean.
+    The support's mean from the support, the query's mean from the query. A side of one row equals
+    its own mean and would vanish, so it is centered by the mean of all rows instead.
     """
-    joint = _joint_mean(support, query)
+    joint = joint_mean(support, query)
     support_mean = support.mean(dim=-2, keepdim=True) if support.shape[-2] > 1 else joint
     query_mean = query.mean(dim=-2, keepdim=True) if query.shape[-2] > 1 else joint
+    return support_mean, query_mean
+
+
+def joint_mean(support: Tensor, query: Tensor) -> Tensor:
+    """The mean of all rows of both sides, (..., S, D) and (..., Q, D) -> (..., 1, D)."""
+    return torch.cat([support, query], dim=-2).mean(dim=-2, keepdim=True)
+
+
+def center(support: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
+    """Subtract each side's own mean, (..., S, D) and (..., Q, D) -> the same; see `separate_means`."""
+    support_mean, query_mean = separate_means(support, query)
     return support - support_mean, query - query_mean
 
 
 def center_jointly(support: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
     """Subtract the mean of all rows from both sides, (..., S, D) and (..., Q, D) -> the same."""
-    joint = _joint_mean(support, query)
+    joint = joint_mean(support, query)
     return support - joint, query - joint
-
-
-def _joint_mean(support: Tensor, query: Tensor) -> Tensor:
-    return torch.cat([support, query], dim=-2).mean(dim=-2, keepdim=True)

@@ -1,0 +1,1 @@
+"""The same answers, faster: fused code behind the classifiers. Private; `evaluation.engines` is its only door."""

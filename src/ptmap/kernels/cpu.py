@@ -1,0 +1,382 @@
+"""The classifiers of one episode in Gram space, compiled for the CPU: all cores, one episode in cache at a time.
+
+Prototypes stay weighted sums of the episode's vectors, c_j = sum_i A_ji x_i, so that inner products
+G = X X^T of the n = S + Q rows are all that is needed; what a step costs does not depend on the
+feature dim. Rows 0..S-1 are the support, rows S..n-1 the queries; n is padded with zero rows to a
+multiple of 4. Classes come first in every array (W, Q): loops then run along the samples.
+"""
+
+import math
+
+import numba
+import numpy as np
+
+from ptmap.kernels._math import Array, exp, fast_jit, gram, solve_in_place
+
+UNIT, CENTER, CENTER_JOINTLY = 0, 1, 2  # episodic steps of a pipeline
+NEAREST, KMEANS, FREE, MASS, MINIMUM = 0, 1, 2, 3, 4  # classifiers: FREE is soft K-Means, MASS and MINIMUM are MAP
+BLOCK = 16  # episodes that share one workspace
+KMEANS_ITERATIONS = 100  # as the readable classifier
+NEWTON_ITERATIONS = 60  # an episode that needs more is given to the readable solver
+NOTHING = -1e30  # the score of a class that must stay empty
+
+# As in classifiers.transport, where they are explained.
+ENOUGH, FIRST_DAMPING, DAMPING_FACTOR, LONGEST_STEP = 0.9, 1e-6, 30.0, 5.0
+
+
+@numba.njit(cache=True, nogil=True, parallel=True)
+def classify_episodes(
+    x: Array,
+    support: Array,
+    support_labels: Array,
+    query: Array,
+    n_way: int,
+    steps: Array,
+    classifier: int,
+    lam: float,
+    alpha: float,
+    n_steps: int,
+    target: Array,
+    tol: float,
+    labels: Array,
+    margins: Array,
+) -> None:
+    """Label the queries of E episodes, in place.
+
+    Args:
+        x: Row-wise preprocessed vectors of the data set, (N, D).
+        support: Rows of x, (E, S); `support_labels` their ways, `query` likewise (E, Q).
+        support_labels: (E, S).
+        query: (E, Q).
+        n_way: W.
+        steps: Episodic steps, codes above.
+        classifier: Code above.
+        lam: Inverse temperature, `alpha` and `n_steps` as in `assign_map`.
+        alpha: Step size of the centers.
+        n_steps: Steps of the centers.
+        target: Class masses, (E, W), or (1, W) for all episodes; used by MASS and MINIMUM.
+        tol: Misplaced share of the mass at which a solve ends.
+        labels: Out, (E, Q).
+        margins: Out, (E,): by how much the closest decision was decided; -1 where a solve did not converge.
+    """
+    n_episodes, n_support = support.shape
+    n_query = query.shape[1]
+    n = (n_support + n_query + 3) // 4 * 4
+    for block in numba.prange((n_episodes + BLOCK - 1) // BLOCK):
+        rows = np.zeros((n, x.shape[1]), x.dtype)
+        g = np.empty((n, n), x.dtype)
+        for episode in range(block * BLOCK, min((block + 1) * BLOCK, n_episodes)):
+            for i in range(n_support):
+                rows[i] = x[support[episode, i]]
+            for i in range(n_query):
+                rows[n_support + i] = x[query[episode, i]]
+            gram(rows, g)
+            for step in steps:
+                if step == UNIT:
+                    _normalise(g)
+                else:
+                    _center(g, n_support, n_query, step == CENTER_JOINTLY)
+            masses = target[min(episode, len(target) - 1)]
+            if classifier in (NEAREST, KMEANS):
+                rounds = KMEANS_ITERATIONS if classifier == KMEANS else 0
+                margins[episode] = _assign_hard(g, support_labels[episode], n_query, n_way, rounds, labels[episode])
+            else:
+                margins[episode] = _assign_soft(
+                    g, support_labels[episode], n_query, n_way, classifier, lam, alpha, n_steps, masses, tol, labels[episode]
+                )
+
+
+@fast_jit
+def _normalise(g: Array) -> None:
+    """Unit norm in Gram space: divide by the norms of row and column."""
+    n = len(g)
+    scale = np.empty(n, g.dtype)
+    for i in range(n):
+        scale[i] = 1.0 / math.sqrt(g[i, i]) if g[i, i] > 1e-30 else 0.0
+    for i in range(n):
+        for j in range(n):
+            g[i, j] *= scale[i] * scale[j]
+
+
+@fast_jit
+def _center(g: Array, n_support: int, n_query: int, jointly: bool) -> None:
+    """Centering in Gram space: each side's mean, or the joint one, leaves rows and columns."""
+    n = n_support + n_query
+    half = g.dtype.type(1)
+    toward = np.zeros((2, len(g)), g.dtype)  # <x_i, mean of side>
+    for side in range(2):
+        first, last = (0, n_support) if side == 0 else (n_support, n)
+        if jointly or last - first <= 1:  # a side of one row is centered by the mean of all, as in `center`
+            first, last = 0, n
+        for i in range(first, last):
+            for k in range(n):
+                toward[side, k] += g[i, k]
+        for k in range(n):
+            toward[side, k] *= half / (last - first)
+    between = np.zeros((2, 2), g.dtype)  # <mean of side, mean of side>
+    for a in range(2):
+        for b in range(2):
+            first, last = (0, n_support) if b == 0 else (n_support, n)
+            if jointly or last - first <= 1:
+                first, last = 0, n
+            for k in range(first, last):
+                between[a, b] += toward[a, k]
+            between[a, b] *= half / (last - first)
+    for i in range(n):
+        a = 0 if i < n_support else 1
+        for k in range(n_support):
+            g[i, k] += between[a, 0] - toward[0, i] - toward[a, k]
+        for k in range(n_support, n):
+            g[i, k] += between[a, 1] - toward[1, i] - toward[a, k]
+
+
+@fast_jit
+def _support_sums(g: Array, support_labels: Array, sums: Array, shots: Array) -> None:
+    """<sum of the class's support, every row>, (W, n), and the number of shots, (W,)."""
+    sums[:] = 0
+    shots[:] = 0
+    for i in range(len(support_labels)):
+        j = support_labels[i]
+        shots[j] += 1
+        for k in range(g.shape[1]):
+            sums[j, k] += g[i, k]
+
+
+@fast_jit
+def _assign_hard(g: Array, support_labels: Array, n_query: int, n_way: int, rounds: int, labels: Array) -> float:
+    """Nearest class mean (no rounds), or K-Means from it until nothing changes; returns the closest call."""
+    n_support = len(support_labels)
+    sums = np.empty((n_way, g.shape[1]), g.dtype)
+    near = np.empty((n_way, g.shape[1]), g.dtype)  # <prototype, row>
+    shots = np.empty(n_way, g.dtype)
+    counts = np.empty(n_way, g.dtype)
+    squared = np.empty(n_way, g.dtype)  # |prototype|^2
+    _support_sums(g, support_labels, sums, shots)
+    labels[:] = -1
+    closest = np.inf
+    for _ in range(rounds + 1):
+        near[:] = sums
+        counts[:] = shots
+        for i in range(n_query):
+            j = labels[i]
+            if j >= 0:
+                counts[j] += 1
+                for k in range(g.shape[1]):
+                    near[j, k] += g[n_support + i, k]
+        for j in range(n_way):
+            for k in range(g.shape[1]):
+                near[j, k] /= counts[j]
+        squared[:] = 0
+        for i in range(n_support):
+            squared[support_labels[i]] += near[support_labels[i], i]
+        for i in range(n_query):
+            if labels[i] >= 0:
+                squared[labels[i]] += near[labels[i], n_support + i]
+        changed = False
+        for i in range(n_query):
+            best, first, second = 0, -np.inf, -np.inf
+            for j in range(n_way):
+                value = 2 * near[j, n_support + i] - squared[j] / counts[j]
+                if value > first:
+                    best, first, second = j, value, first
+                elif value > second:
+                    second = value
+            closest = min(closest, first - second)
+            changed |= best != labels[i]
+            labels[i] = best
+        if not changed:
+            break
+    return closest
+
+
+@fast_jit
+def _assign_soft(
+    g: Array,
+    support_labels: Array,
+    n_query: int,
+    n_way: int,
+    classifier: int,
+    lam: float,
+    alpha: float,
+    n_steps: int,
+    target: Array,
+    tol: float,
+    labels: Array,
+) -> float:
+    """MAP and soft K-Means, `assign_map` in Gram space; returns the smallest margin of the plan, -1 if unsolved."""
+    n_support, n = len(support_labels), g.shape[1]
+    queries = g[n_support : n_support + n_query]
+    sums = np.empty((n_way, n), g.dtype)
+    near = np.empty((n_way, n), g.dtype)  # <prototype, row>
+    moved = np.empty((n_way, n), g.dtype)  # the same of the new means
+    weights = np.zeros((n_way, n), g.dtype)  # prototype = weights @ rows
+    scores = np.empty((n_way, n_query), g.dtype)
+    plan = np.empty((n_way, n_query), g.dtype)
+    shots = np.empty(n_way, g.dtype)
+    mass = np.empty(n_way, np.float64)
+    biases = np.zeros(n_way, np.float64)
+    solver = np.empty((n_way + 4, n_way), np.float64)
+    largest = np.empty((2, n_query), g.dtype)
+    sharp, move = g.dtype.type(lam), g.dtype.type(alpha)
+    _support_sums(g, support_labels, sums, shots)
+    for j in range(n_way):
+        for k in range(n):
+            near[j, k] = sums[j, k] / shots[j]
+    for i in range(n_support):
+        weights[support_labels[i], i] = 1 / shots[support_labels[i]]
+    for step in range(n_steps + 1):
+        for j in range(n_way):
+            squared = g.dtype.type(0)
+            for k in range(n):
+                squared += weights[j, k] * near[j, k]
+            if classifier == MASS and target[j] <= 0:
+                scores[j] = NOTHING
+            else:
+                for i in range(n_query):
+                    scores[j, i] = sharp * (2 * near[j, n_support + i] - squared)
+        if classifier == FREE:
+            _share(scores, biases, plan, mass, largest)
+        elif not _solve_biases(scores, target, classifier == MINIMUM, tol, biases, plan, mass, solver, largest):
+            return -1.0
+        if step < n_steps:
+            _accumulate(plan, queries, sums, moved)
+            for j in range(n_way):
+                inverse = g.dtype.type(1 / (shots[j] + mass[j]))
+                for k in range(n):
+                    near[j, k] += move * (moved[j, k] * inverse - near[j, k])
+                for k in range(n_support):
+                    weights[j, k] -= move * weights[j, k]
+                for i in range(n_query):
+                    weights[j, n_support + i] += move * (plan[j, i] * inverse - weights[j, n_support + i])
+                keep = move * inverse
+                for k in range(n_support):
+                    if support_labels[k] == j:
+                        weights[j, k] += keep
+    smallest = 1.0
+    for i in range(n_query):
+        best, first, second = 0, g.dtype.type(-1), g.dtype.type(-1)
+        for j in range(n_way):
+            if plan[j, i] > first:
+                best, first, second = j, plan[j, i], first
+            elif plan[j, i] > second:
+                second = plan[j, i]
+        labels[i] = best
+        smallest = min(smallest, first - max(second, 0))
+    return smallest
+
+
+@fast_jit
+def _accumulate(plan: Array, queries: Array, sums: Array, moved: Array) -> None:
+    """Fill moved = sums + plan @ queries, (W, Q) and (Q, n) -> (W, n); four rows of G at a time."""
+    n_way, n_query = plan.shape
+    n = queries.shape[1]
+    for j in range(n_way):
+        to = moved[j]
+        for k in range(n):
+            to[k] = sums[j, k]
+        for i in range(0, n_query - 3, 4):
+            p0, p1, p2, p3 = plan[j, i], plan[j, i + 1], plan[j, i + 2], plan[j, i + 3]
+            q0, q1, q2, q3 = queries[i], queries[i + 1], queries[i + 2], queries[i + 3]
+            for k in range(n):
+                to[k] += p0 * q0[k] + p1 * q1[k] + p2 * q2[k] + p3 * q3[k]
+        for i in range(n_query // 4 * 4, n_query):
+            p0, q0 = plan[j, i], queries[i]
+            for k in range(n):
+                to[k] += p0 * q0[k]
+
+
+@fast_jit
+def _share(scores: Array, biases: Array, plan: Array, mass: Array, largest: Array) -> None:
+    """Plan = softmax over the classes of scores + biases, (W, Q), and the mass of each class, (W,)."""
+    n_way, n_query = scores.shape
+    top, inverse = largest[0], largest[1]
+    for i in range(n_query):
+        top[i] = 2 * NOTHING
+        inverse[i] = 0
+    for j in range(n_way):
+        bias = scores.dtype.type(biases[j])
+        for i in range(n_query):
+            top[i] = max(top[i], scores[j, i] + bias)
+    for j in range(n_way):
+        bias = scores.dtype.type(biases[j])
+        for i in range(n_query):
+            e = exp(scores[j, i] + bias - top[i])
+            plan[j, i] = e
+            inverse[i] += e
+    for i in range(n_query):
+        inverse[i] = 1 / inverse[i]
+    for j in range(n_way):
+        total = scores.dtype.type(0)
+        for i in range(n_query):
+            p = plan[j, i] * inverse[i]
+            plan[j, i] = p
+            total += p
+        mass[j] = total
+
+
+@fast_jit
+def _solve_biases(
+    scores: Array, target: Array, minimum: bool, tol: float, biases: Array, plan: Array, mass: Array, solver: Array, largest: Array
+) -> bool:
+    """`classifiers.transport.solve_biases` for one episode: biases (in: a start, out: the answer), plan and mass."""
+    n_way, n_query = scores.shape
+    hessian, missing, accepted, accepted_mass = solver[:n_way], solver[n_way], solver[n_way + 1], solver[n_way + 2]
+    step = solver[n_way + 3]
+    error, damping, sure = np.inf, FIRST_DAMPING, True
+    for _ in range(NEWTON_ITERATIONS):
+        _share(scores, biases, plan, mass, largest)
+        new_error, mean_mass, slope = 0.0, 0.0, 0.0
+        for j in range(n_way):
+            missing[j] = target[j] - mass[j]
+            if not sure and target[j] > 0:
+                slope += missing[j] * (biases[j] - accepted[j])
+            if (minimum and biases[j] <= 0 and missing[j] < 0) or (not minimum and target[j] <= 0):
+                missing[j] = 0.0
+            new_error += abs(missing[j])
+            mean_mass += mass[j] / n_way
+        new_error /= 2 * n_query
+        if new_error <= tol:
+            return True
+        if sure or new_error < ENOUGH * error or slope > 0:
+            if not sure:
+                damping = max(damping / DAMPING_FACTOR, FIRST_DAMPING)
+            error, sure = new_error, False
+            accepted[:] = biases
+            accepted_mass[:] = mass
+            for j in range(n_way):
+                step[j] = missing[j]
+                for k in range(j + 1):
+                    overlap = scores.dtype.type(0)
+                    for i in range(n_query):
+                        overlap += plan[j, i] * plan[k, i]
+                    hessian[j, k] = -overlap
+                    if not minimum and target[j] > 0 and target[k] > 0:
+                        hessian[j, k] += mean_mass  # pins down the direction in which nothing changes
+                hessian[j, j] += (1 + damping) * mass[j]
+                if (minimum and missing[j] == 0) or (not minimum and target[j] <= 0):
+                    hessian[j, j] = 1.0
+                    for k in range(j):
+                        hessian[j, k] = 0.0
+            if minimum:
+                for j in range(n_way):
+                    for k in range(j):
+                        if missing[k] == 0:
+                            hessian[j, k] = 0.0
+            if solve_in_place(hessian, step):
+                longest = 0.0
+                for j in range(n_way):
+                    longest = max(longest, abs(step[j]))
+                shrink = min(1.0, LONGEST_STEP / longest) if longest > 0 else 1.0
+                for j in range(n_way):
+                    biases[j] = accepted[j] + shrink * step[j]
+                    if minimum:
+                        biases[j] = max(biases[j], 0.0)
+                continue
+        damping *= DAMPING_FACTOR
+        sure = True
+        for j in range(n_way):
+            if target[j] > 0:
+                biases[j] = accepted[j] + math.log(target[j] / max(accepted_mass[j], 1e-30))
+            if minimum:
+                biases[j] = max(biases[j], 0.0)
+    return False

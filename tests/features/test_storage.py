@@ -1,0 +1,110 @@
+import json
+
+import numpy as np
+import pytest
+import safetensors.numpy
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from ptmap.errors import FileFormatError, InputError
+from ptmap.features import FeatureSet
+from ptmap.features.storage import KEY
+
+RNG_SEED = 3
+
+
+@pytest.fixture
+def made():
+    rng = np.random.default_rng(RNG_SEED)
+    return FeatureSet.from_arrays(rng.exponential(size=(12, 5)).astype("f4"), ["käse", "", "a b"] * 4, provenance={"split": "novel — 1"})
+
+
+def same(first, second):
+    return (first.labels.tolist(), first.class_names, first.provenance) == (second.labels.tolist(), second.class_names, second.provenance)
+
+
+def test_float32_comes_back_bit_for_bit(made, tmp_path):
+    made.save(tmp_path / "x.safetensors")
+    back = FeatureSet.load(tmp_path / "x.safetensors")
+    assert same(back, made)
+    assert back.fingerprint == made.fingerprint
+
+
+def test_float16_rounds_as_numpy_does(made, tmp_path):
+    made.save(tmp_path / "x.safetensors", encoding="float16")
+    np.testing.assert_array_equal(FeatureSet.load(tmp_path / "x.safetensors").features, made.features.astype("f2").astype("f4"))
+
+
+@given(
+    features=hnp.arrays(np.float32, hnp.array_shapes(min_dims=2, max_dims=2), elements=st.floats(0, 2.0**60, width=32)),
+    names=st.lists(st.text(min_size=1), min_size=1, max_size=4, unique=True),
+    provenance=st.dictionaries(st.text(), st.text(), max_size=3),
+)
+def test_root8_is_within_half_a_step_of_the_root(tmp_path_factory, features, names, provenance):
+    path = tmp_path_factory.mktemp("root8") / "x.safetensors"
+    made = FeatureSet(features, np.arange(len(features)) % len(names), tuple(names), provenance)
+    made.save(path, encoding="root8")
+    back = FeatureSet.load(path)
+    assert same(back, made)
+    step = np.sqrt(features.max()) / 255
+    assert (np.abs(np.sqrt(back.features) - np.sqrt(features)) <= step * (0.5 + 1e-4)).all()
+    assert ((back.features == 0) >= (features == 0)).all()
+
+
+def test_root8_refuses_negatives(tmp_path):
+    with pytest.raises(InputError, match=r"must not be negative for encoding root8, got some in row 2\. Use float16"):
+        FeatureSet.from_arrays([[1, 0], [0, 1], [-1, 0]], [0, 0, 0]).save(tmp_path / "n.safetensors", encoding="root8")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_float16_cannot_hold_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"must fit float16 .* got values up to 7e\+04"):
+        FeatureSet.from_arrays([[7e4]], [0]).save(tmp_path / "x.safetensors", encoding="float16")
+
+
+def test_unknown_encoding_lists_the_choices(made, tmp_path):
+    with pytest.raises(InputError, match="float32, float16, root8, got 'int4'"):
+        made.save(tmp_path / "x.safetensors", encoding="int4")
+
+
+def test_the_same_set_makes_the_same_bytes(made, tmp_path):
+    made.save(tmp_path / "x.safetensors")
+    made.save(tmp_path / "y.safetensors")
+    assert (tmp_path / "x.safetensors").read_bytes() == (tmp_path / "y.safetensors").read_bytes()
+
+
+def test_a_failing_write_leaves_the_old_file_and_no_rubbish(made, tmp_path, monkeypatch):
+    path = tmp_path / "x.safetensors"
+    made.save(path)
+    before = path.read_bytes()
+    monkeypatch.setattr("pathlib.Path.replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        made.subset([0]).save(path)
+    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("metadata", "message"),
+    [
+        (None, "not of ptmap features"),
+        ({"format": "pt"}, "not of ptmap features"),
+        ({"version": 2, "encoding": "float32"}, r"version 2, this ptmap reads up to 1\. Upgrade"),
+        ({"version": 1, "encoding": "zip", "class_names": ["a"], "provenance": {}}, "encoding must be one of"),
+        ({"version": 1, "encoding": "float32", "class_names": ["a", "a"], "provenance": {}}, "more than once"),
+        ({"version": 1, "encoding": "root8", "class_names": ["a"], "provenance": {}}, "cannot be read"),
+        ({"version": 1, "encoding": "float32"}, "cannot be read"),
+        ("[1", "cannot be read"),
+    ],
+)
+def test_metadata_of_others_or_of_the_future(tmp_path, metadata, message):
+    if isinstance(metadata, dict) and "version" in metadata:
+        metadata = {KEY: json.dumps(metadata)}
+    elif isinstance(metadata, str):
+        metadata = {KEY: metadata}
+    path = tmp_path / "x.safetensors"
+    safetensors.numpy.save_file({"features": np.ones((2, 2), "f4"), "labels": np.zeros(2, "i8")}, path, metadata=metadata)
+    with pytest.raises(FileFormatError, match=message) as caught:
+        FeatureSet.load(path)
+    assert str(path) in str(caught.value)

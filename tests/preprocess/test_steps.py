@@ -1,0 +1,118 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from sklearn.preprocessing import normalize
+
+from ptmap.errors import InputError
+from ptmap.preprocess import POWER_EPS, center, center_jointly, power, unit
+
+
+def power_in_numpy(x: torch.Tensor, beta: float) -> np.ndarray:
+    shifted = x.double().numpy() + 1e-6
+    return np.log(shifted) if beta == 0 else shifted**beta
+
+
+@pytest.mark.parametrize("beta", [-10, -2, -0.5, -1e-3, 0, 1e-3, 0.3, 0.5, 0.9, 1, 1.5, 2, 10])
+@pytest.mark.parametrize(("dtype", "rtol"), [(torch.float64, 1e-11), (torch.float32, 2e-5)])
+def test_power_is_the_formula_of_equation_1(draw_features, beta, dtype, rtol):
+    x = draw_features(7, 19, dtype=dtype).clamp_min(1e-3)  # away from eps, which float32 rounds
+    np.testing.assert_allclose(power(x, beta=beta).double().numpy(), power_in_numpy(x, beta), rtol=rtol, atol=rtol)
+
+
+@pytest.mark.parametrize("beta", [-3, -1, 0, 0.25, 0.5, 1, 2])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_power_of_an_exact_zero_is_that_of_eps(beta, dtype):
+    expected = math.log(1e-6) if beta == 0 else 1e-6**beta
+    np.testing.assert_allclose(power(torch.zeros(3, dtype=dtype), beta=beta).double().numpy(), np.full(3, expected), rtol=1e-5)
+
+
+def test_power_eps_is_the_one_of_the_authors():
+    assert POWER_EPS == 1e-6
+
+
+@pytest.mark.parametrize("beta", [-1.0, 0.0, 0.3, 0.5, 1.0])
+def test_power_keeps_shape_and_dtype_and_leaves_its_input_alone(draw_features, beta):
+    x = draw_features(2, 3, 4, 5, dtype=torch.float32)
+    before = x.clone()
+    y = power(x, beta=beta)
+    assert y.shape == x.shape
+    assert y.dtype == torch.float32
+    assert torch.equal(x, before)
+
+
+@pytest.mark.parametrize("beta", [-1, 0, 0.5, 2])
+def test_power_refuses_negative_features_and_names_a_way_out(beta):
+    with pytest.raises(InputError, match=rf"(?s)features must not be negative for beta = {beta:g}, got .*-0\.25.*unit \| center \| unit"):
+        power(torch.tensor([[1.0, -0.25, 3.0]]), beta=beta)
+
+
+def test_power_1_takes_signed_features():
+    x = torch.tensor([[-2.0, 3.0]], dtype=torch.float64)
+    np.testing.assert_allclose(power(x, beta=1).numpy(), [[-2 + 1e-6, 3 + 1e-6]], rtol=1e-14)
+
+
+@pytest.mark.parametrize("beta", [math.nan, math.inf, -math.inf, 10.5, -11])
+def test_power_refuses_a_beta_without_sense(beta):
+    with pytest.raises(InputError, match=rf"beta must be a number from -10 to 10, got {beta}"):
+        power(torch.ones(2), beta=beta)
+
+
+@pytest.mark.parametrize(("dtype", "rtol"), [(torch.float64, 1e-14), (torch.float32, 1e-6)])
+def test_unit_is_the_l2_normalisation_of_scikit_learn(draw_features, dtype, rtol):
+    x = draw_features(11, 8, dtype=dtype) - 0.5
+    np.testing.assert_allclose(unit(x).numpy(), normalize(x.double().numpy()), rtol=rtol, atol=rtol)
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-18, 1e18, 1e30])
+def test_unit_gives_norm_1_at_any_scale_that_the_dtype_holds(scale):
+    x = torch.tensor([[3.0, 4.0]]) * scale
+    torch.testing.assert_close(unit(x), torch.tensor([[0.6, 0.8]]))
+
+
+def test_unit_leaves_a_zero_vector_zero_and_its_input_alone():
+    x = torch.tensor([[0.0, 0.0], [3.0, 4.0]])
+    before = x.clone()
+    assert torch.equal(unit(x)[0], torch.zeros(2))
+    assert torch.equal(x, before)
+
+
+def test_center_subtracts_from_each_side_its_own_mean(draw_features):
+    support, query = draw_features(2, 5, 6), draw_features(2, 9, 6, seed=1)
+    for side, centered in zip((support, query), center(support, query), strict=True):
+        np.testing.assert_allclose(centered.numpy(), side.numpy() - side.numpy().mean(axis=1, keepdims=True), atol=1e-14)
+
+
+def test_center_jointly_subtracts_the_mean_of_all_rows_from_both_sides(draw_features):
+    support, query = draw_features(2, 5, 6), draw_features(2, 9, 6, seed=1)
+    joint = np.concatenate([support.numpy(), query.numpy()], axis=1).mean(axis=1, keepdims=True)
+    for side, centered in zip((support, query), center_jointly(support, query), strict=True):
+        np.testing.assert_allclose(centered.numpy(), side.numpy() - joint, atol=1e-14)
+
+
+@pytest.mark.parametrize(("n_support", "n_query"), [(1, 4), (4, 1), (1, 1)])
+def test_center_measures_a_side_of_one_row_against_all_rows(draw_features, n_support, n_query):
+    support, query = draw_features(n_support, 6), draw_features(n_query, 6, seed=1)
+    joint = np.concatenate([support.numpy(), query.numpy()]).mean(axis=0)
+    for side, centered in zip((support, query), center(support, query), strict=True):
+        mean = joint if len(side) == 1 else side.numpy().mean(axis=0)
+        np.testing.assert_allclose(centered.numpy(), side.numpy() - mean, atol=1e-14)
+        assert centered.abs().max() > 0.01, "a side must not vanish"
+
+
+@pytest.mark.parametrize("act", [center, center_jointly])
+def test_centering_works_without_queries(draw_features, act):
+    support = draw_features(3, 5, 6)
+    centered, query = act(support, torch.zeros(3, 0, 6, dtype=torch.float64))
+    np.testing.assert_allclose(centered.numpy(), support.numpy() - support.numpy().mean(axis=1, keepdims=True), atol=1e-14)
+    assert query.shape == (3, 0, 6)
+
+
+@pytest.mark.parametrize("act", [center, center_jointly])
+def test_centering_leaves_its_inputs_alone(draw_features, act):
+    support, query = draw_features(5, 6), draw_features(7, 6, seed=1)
+    before = support.clone(), query.clone()
+    act(support, query)
+    assert torch.equal(support, before[0])
+    assert torch.equal(query, before[1])
