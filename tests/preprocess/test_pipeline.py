@@ -76,7 +76,8 @@ def test_the_empty_pipeline_changes_nothing(draw_features):
         (PAPER, 2),
         (PAPER_INDUCTIVE, 2),
         ("unit | center(joint) | unit", 1),
-        ("power(0.5) | unit | center(mean) | unit", 2),
+        ("power(0.5) | unit | center(mean) | unit", 4),  # a mean from outside treats each vector alone
+        ("center(mean) | unit | center | unit", 2),
         ("center | unit", 0),
         ("none", 0),
     ],
@@ -89,10 +90,20 @@ def test_rowwise_on_the_whole_set_then_episodic_equals_all_steps_on_the_episode(
     mean = pipeline.mean_of(draw_features(30, 16, seed=1)) if pipeline.needs_mean else None
     rows = torch.randperm(40, generator=torch.Generator().manual_seed(2))[:20]
     whole = pipeline(features[rows[:5]], features[rows[5:]], mean=mean)
-    ready = pipeline.transform(features)
+    ready = pipeline.transform(features, mean=mean)
     split = pipeline.episodic.apply(ready[rows[:5]], ready[rows[5:]], mean=mean)
     assert torch.equal(whole[0], split[0])
     assert torch.equal(whole[1], split[1])
+
+
+@pytest.mark.parametrize("line", [PAPER, PAPER_INDUCTIVE, "unit | center(joint) | unit", "unit | center(mean) | center | unit", "none"])
+def test_replayed_on_the_queries_the_recorded_means_give_the_queries(draw_features, line):
+    pipeline = Pipeline.parse(line)
+    support, query = draw_features(2, 5, 8), draw_features(2, 12, 8, seed=1)
+    mean = pipeline.mean_of(draw_features(30, 8, seed=2)) if pipeline.needs_mean else None
+    _, expected, means = pipeline.apply_and_record(support, query, mean=mean)
+    assert torch.equal(pipeline.replay(query, means), expected)
+    assert torch.equal(pipeline(support, query, mean=mean)[1], expected)
 
 
 def test_a_given_mean_is_that_of_the_other_set_after_the_rowwise_steps(draw_features):

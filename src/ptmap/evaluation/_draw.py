@@ -73,7 +73,7 @@ def _dirichlet_counts(state: np.ndarray, concentration: float, total: int, capac
         counts[best] += 1
 
 
-@numba.njit(cache=True, nogil=True, parallel=True)
+@_jit
 def draw_episodes(
     seed: int,
     first: int,
@@ -98,7 +98,7 @@ def draw_episodes(
     for c in range(n_classes):
         largest = max(largest, offsets[c + 1] - offsets[c])
     n_episodes, n_way = classes.shape
-    for episode in numba.prange(n_episodes):
+    for episode in range(n_episodes):
         state = np.empty(1, np.uint64)
         state[0] = np.uint64(seed)
         state[0] = _next(state) ^ (np.uint64(first + episode) * np.uint64(0xD1342543DE82EF95))

@@ -1,8 +1,10 @@
 """Engines around fused kernels: float32 where it is sure, float64 where a decision is close.
 
 A kernel says by how much the closest decision of each episode was decided. Episodes with a margin
-below `DOUBT` are done again in float64, so that all labels are those of the float64 reference.
+below `doubt` are done again in float64, so that all labels are those of the float64 reference.
 """
+
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import torch
@@ -16,8 +18,11 @@ from ptmap.kernels import cpu
 from ptmap.methods import Method
 from ptmap.preprocess import Pipeline
 
-DOUBT = 1e-3  # float32 moves a share by 1e-6 as a rule, by 2e-3 in the worst of 20,000 real episodes
+# A margin is a difference of two shares of a plan, or of two squared distances where there is no plan.
+SOFT_DOUBT = 1e-3  # float32 moves a share by 1e-6 as a rule, by 2e-3 in the worst of 20,000 real episodes
+HARD_DOUBT = 2e-5  # a hundred roundings of a squared distance between unit vectors
 TOLERANCES = {np.dtype("f4"): 1e-5, np.dtype("f8"): 1e-10}  # of a transport solve, as in classifiers.transport
+BLOCK = 64  # episodes that a thread takes at a time, in one workspace
 GRAM_ROWS = 4096  # rows of an episode up to which its Gram matrix (64 MB) is worth having
 STEP_CODES = {"unit": cpu.UNIT, "center": cpu.CENTER, "center(joint)": cpu.CENTER_JOINTLY}
 HARD_CODES = {"nearest": cpu.NEAREST, "kmeans": cpu.KMEANS}
@@ -41,7 +46,7 @@ class NumbaEngine:
             return self._readable.predict(method, episodes)
         rows, shift = self._shifted_rows(method.pipeline)
         labels, margins = _classify(rows, method, episodes)
-        doubtful = np.flatnonzero(margins < DOUBT)
+        doubtful = np.flatnonzero(margins < doubt(method, rows))
         if len(doubtful):
             again = episodes.take(doubtful)
             labels[doubtful], margins = self._classify_exactly(method, again, shift)
@@ -66,6 +71,14 @@ class NumbaEngine:
         return _classify((self._exact_rows.some(method.pipeline, used) - shift).numpy(), method, local)
 
 
+def doubt(method: Method, rows: NDArray[np.floating]) -> float:
+    """The margin below which float32 is not trusted."""
+    if method.classifier not in HARD_CODES:
+        return SOFT_DOUBT
+    ends_in_unit = method.pipeline.steps[-1:] == ("unit",)
+    return HARD_DOUBT if ends_in_unit else HARD_DOUBT * float(np.einsum("nd,nd->n", rows, rows).max())
+
+
 def fits_gram(method: Method, episodes: Episodes) -> bool:
     """Whether a kernel knows the steps and has room for the episode's Gram matrix."""
     known = all(step in STEP_CODES for step in method.pipeline.episodic.steps)
@@ -78,24 +91,29 @@ def _classify(rows: NDArray[np.floating], method: Method, episodes: Episodes) ->
     labels = np.empty(episodes.query.shape, np.int64)
     margins = np.empty(len(episodes))
     steps = np.array([STEP_CODES[step] for step in method.pipeline.episodic.steps], np.int64)
-    knobs = [method.settings.get(name, 0) for name in ("lam", "alpha", "n_steps")]
-    tolerance = TOLERANCES[rows.dtype]
-    cpu.classify_episodes(
-        rows,
-        episodes.support,
-        episodes.support_labels,
-        episodes.query,
-        episodes.n_way,
-        steps,
-        classifier,
-        float(knobs[0]),
-        float(knobs[1]),
-        int(knobs[2]),
-        target,
-        tolerance,
-        labels,
-        margins,
-    )
+    lam, alpha, n_steps = (method.settings.get(name, 0) for name in ("lam", "alpha", "n_steps"))
+
+    def classify(part: slice) -> None:
+        cpu.classify_episodes(
+            rows,
+            episodes.support[part],
+            episodes.support_labels[part],
+            episodes.query[part],
+            episodes.n_way,
+            steps,
+            classifier,
+            float(lam),
+            float(alpha),
+            int(n_steps),
+            target[part] if len(target) > 1 else target,
+            TOLERANCES[rows.dtype],
+            labels[part],
+            margins[part],
+        )
+
+    parts = [slice(first, first + BLOCK) for first in range(0, len(episodes), BLOCK)]
+    with ThreadPoolExecutor(torch.get_num_threads()) as pool:  # the kernel holds no lock
+        list(pool.map(classify, parts))
     return labels, margins
 
 

@@ -15,6 +15,7 @@ from ptmap.features import FeatureSet
 from ptmap.methods import Method
 
 CHUNK_FLOATS = 25_000_000  # feature values of one chunk of episodes: 100 MB in float32
+CHUNK_EPISODES = 1000  # at most, so that the bar moves and Ctrl-C is heard
 
 
 def evaluate(
@@ -61,7 +62,7 @@ def evaluate(
     source = make_draws(features, draws=draws, n_way=n_way, n_shot=n_shot, queries=spec, seed=seed)
     runner = make_engine(features, engine=engine, device=device, dtype=dtype, mean_features=mean_features)
     rows = n_way * n_shot + spec.total(n_way)
-    chunk_size = max(1, min(CHUNK_FLOATS // (rows * features.dim), 1000))
+    chunk_size = max(1, min(CHUNK_FLOATS // (rows * features.dim), CHUNK_EPISODES))
 
     accuracies: list[list[np.ndarray]] = [[] for _ in methods]
     seconds = [0.0] * len(methods)

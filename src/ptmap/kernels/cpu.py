@@ -3,19 +3,19 @@
 Prototypes stay weighted sums of the episode's vectors, c_j = sum_i A_ji x_i, so that inner products
 G = X X^T of the n = S + Q rows are all that is needed; what a step costs does not depend on the
 feature dim. Rows 0..S-1 are the support, rows S..n-1 the queries; n is padded with zero rows to a
-multiple of 4. Classes come first in every array (W, Q): loops then run along the samples.
+multiple of 8. Classes come first in every array (W, Q): loops then run along the samples.
 """
 
 import math
 
-import numba
 import numpy as np
 
 from ptmap.kernels._math import Array, exp, fast_jit, gram, solve_in_place
 
 UNIT, CENTER, CENTER_JOINTLY = 0, 1, 2  # episodic steps of a pipeline
 NEAREST, KMEANS, FREE, MASS, MINIMUM = 0, 1, 2, 3, 4  # classifiers: FREE is soft K-Means, MASS and MINIMUM are MAP
-BLOCK = 16  # episodes that share one workspace
+PADDING = 8  # rows of an episode are rounded up to a full vector register
+GROUP = 5  # classes whose sums are formed together; papers have 5, 10 or 20
 KMEANS_ITERATIONS = 100  # as the readable classifier
 NEWTON_ITERATIONS = 60  # an episode that needs more is given to the readable solver
 NOTHING = -1e30  # the score of a class that must stay empty
@@ -24,7 +24,7 @@ NOTHING = -1e30  # the score of a class that must stay empty
 ENOUGH, FIRST_DAMPING, DAMPING_FACTOR, LONGEST_STEP = 0.9, 1e-6, 30.0, 5.0
 
 
-@numba.njit(cache=True, nogil=True, parallel=True)
+@fast_jit
 def classify_episodes(
     x: Array,
     support: Array,
@@ -61,29 +61,28 @@ def classify_episodes(
     """
     n_episodes, n_support = support.shape
     n_query = query.shape[1]
-    n = (n_support + n_query + 3) // 4 * 4
-    for block in numba.prange((n_episodes + BLOCK - 1) // BLOCK):
-        rows = np.zeros((n, x.shape[1]), x.dtype)
-        g = np.empty((n, n), x.dtype)
-        for episode in range(block * BLOCK, min((block + 1) * BLOCK, n_episodes)):
-            for i in range(n_support):
-                rows[i] = x[support[episode, i]]
-            for i in range(n_query):
-                rows[n_support + i] = x[query[episode, i]]
-            gram(rows, g)
-            for step in steps:
-                if step == UNIT:
-                    _normalise(g)
-                else:
-                    _center(g, n_support, n_query, step == CENTER_JOINTLY)
-            masses = target[min(episode, len(target) - 1)]
-            if classifier in (NEAREST, KMEANS):
-                rounds = KMEANS_ITERATIONS if classifier == KMEANS else 0
-                margins[episode] = _assign_hard(g, support_labels[episode], n_query, n_way, rounds, labels[episode])
+    n = (n_support + n_query + PADDING - 1) // PADDING * PADDING
+    rows = np.zeros((n, x.shape[1]), x.dtype)
+    g = np.empty((n, n), x.dtype)
+    for episode in range(n_episodes):
+        for i in range(n_support):
+            rows[i] = x[support[episode, i]]
+        for i in range(n_query):
+            rows[n_support + i] = x[query[episode, i]]
+        gram(rows, g)
+        for step in steps:
+            if step == UNIT:
+                _normalise(g)
             else:
-                margins[episode] = _assign_soft(
-                    g, support_labels[episode], n_query, n_way, classifier, lam, alpha, n_steps, masses, tol, labels[episode]
-                )
+                _center(g, n_support, n_query, step == CENTER_JOINTLY)
+        masses = target[min(episode, len(target) - 1)]
+        if classifier in (NEAREST, KMEANS):
+            rounds = KMEANS_ITERATIONS if classifier == KMEANS else 0
+            margins[episode] = _assign_hard(g, support_labels[episode], n_query, n_way, rounds, labels[episode])
+        else:
+            margins[episode] = _assign_soft(
+                g, support_labels[episode], n_query, n_way, classifier, lam, alpha, n_steps, masses, tol, labels[episode]
+            )
 
 
 @fast_jit
@@ -102,17 +101,17 @@ def _normalise(g: Array) -> None:
 def _center(g: Array, n_support: int, n_query: int, jointly: bool) -> None:
     """Centering in Gram space: each side's mean, or the joint one, leaves rows and columns."""
     n = n_support + n_query
-    half = g.dtype.type(1)
+    one = g.dtype.type(1)
     toward = np.zeros((2, len(g)), g.dtype)  # <x_i, mean of side>
     for side in range(2):
         first, last = (0, n_support) if side == 0 else (n_support, n)
         if jointly or last - first <= 1:  # a side of one row is centered by the mean of all, as in `center`
             first, last = 0, n
+        means, inverse = toward[side], one / (last - first)
         for i in range(first, last):
+            row = g[i]
             for k in range(n):
-                toward[side, k] += g[i, k]
-        for k in range(n):
-            toward[side, k] *= half / (last - first)
+                means[k] += row[k] * inverse
     between = np.zeros((2, 2), g.dtype)  # <mean of side, mean of side>
     for a in range(2):
         for b in range(2):
@@ -120,21 +119,22 @@ def _center(g: Array, n_support: int, n_query: int, jointly: bool) -> None:
             if jointly or last - first <= 1:
                 first, last = 0, n
             for k in range(first, last):
-                between[a, b] += toward[a, k]
-            between[a, b] *= half / (last - first)
+                between[a, b] += toward[a, k] * (one / (last - first))
     for i in range(n):
         a = 0 if i < n_support else 1
+        row, its_side = g[i], toward[a]
+        to_support, to_query = between[a, 0] - toward[0, i], between[a, 1] - toward[1, i]
         for k in range(n_support):
-            g[i, k] += between[a, 0] - toward[0, i] - toward[a, k]
+            row[k] += to_support - its_side[k]
         for k in range(n_support, n):
-            g[i, k] += between[a, 1] - toward[1, i] - toward[a, k]
+            row[k] += to_query - its_side[k]
 
 
 @fast_jit
 def _support_sums(g: Array, support_labels: Array, sums: Array, shots: Array) -> None:
     """<sum of the class's support, every row>, (W, n), and the number of shots, (W,)."""
-    sums[:] = 0
-    shots[:] = 0
+    sums.fill(0)
+    shots.fill(0)
     for i in range(len(support_labels)):
         j = support_labels[i]
         shots[j] += 1
@@ -152,11 +152,13 @@ def _assign_hard(g: Array, support_labels: Array, n_query: int, n_way: int, roun
     counts = np.empty(n_way, g.dtype)
     squared = np.empty(n_way, g.dtype)  # |prototype|^2
     _support_sums(g, support_labels, sums, shots)
-    labels[:] = -1
+    labels.fill(-1)
     closest = np.inf
     for _ in range(rounds + 1):
-        near[:] = sums
-        counts[:] = shots
+        for j in range(n_way):
+            counts[j] = shots[j]
+            for k in range(g.shape[1]):
+                near[j, k] = sums[j, k]
         for i in range(n_query):
             j = labels[i]
             if j >= 0:
@@ -166,7 +168,7 @@ def _assign_hard(g: Array, support_labels: Array, n_query: int, n_way: int, roun
         for j in range(n_way):
             for k in range(g.shape[1]):
                 near[j, k] /= counts[j]
-        squared[:] = 0
+        squared.fill(0)
         for i in range(n_support):
             squared[support_labels[i]] += near[support_labels[i], i]
         for i in range(n_query):
@@ -210,6 +212,7 @@ def _assign_soft(
     near = np.empty((n_way, n), g.dtype)  # <prototype, row>
     moved = np.empty((n_way, n), g.dtype)  # the same of the new means
     weights = np.zeros((n_way, n), g.dtype)  # prototype = weights @ rows
+    members = np.zeros((n_way, n), g.dtype)  # share of each row in the class
     scores = np.empty((n_way, n_query), g.dtype)
     plan = np.empty((n_way, n_query), g.dtype)
     shots = np.empty(n_way, g.dtype)
@@ -224,16 +227,14 @@ def _assign_soft(
             near[j, k] = sums[j, k] / shots[j]
     for i in range(n_support):
         weights[support_labels[i], i] = 1 / shots[support_labels[i]]
+        members[support_labels[i], i] = 1
     for step in range(n_steps + 1):
         for j in range(n_way):
-            squared = g.dtype.type(0)
-            for k in range(n):
-                squared += weights[j, k] * near[j, k]
             if classifier == MASS and target[j] <= 0:
-                scores[j] = NOTHING
+                scores[j].fill(NOTHING)
             else:
-                for i in range(n_query):
-                    scores[j, i] = sharp * (2 * near[j, n_support + i] - squared)
+                squared = g.dtype.type(0) if classifier == MASS else _dot(weights[j], near[j])  # MASS: the bias absorbs it
+                _score(near[j, n_support : n_support + n_query], sharp, squared, scores[j])
         if classifier == FREE:
             _share(scores, biases, plan, mass, largest)
         elif not _solve_biases(scores, target, classifier == MINIMUM, tol, biases, plan, mass, solver, largest):
@@ -242,16 +243,10 @@ def _assign_soft(
             _accumulate(plan, queries, sums, moved)
             for j in range(n_way):
                 inverse = g.dtype.type(1 / (shots[j] + mass[j]))
-                for k in range(n):
-                    near[j, k] += move * (moved[j, k] * inverse - near[j, k])
-                for k in range(n_support):
-                    weights[j, k] -= move * weights[j, k]
-                for i in range(n_query):
-                    weights[j, n_support + i] += move * (plan[j, i] * inverse - weights[j, n_support + i])
-                keep = move * inverse
-                for k in range(n_support):
-                    if support_labels[k] == j:
-                        weights[j, k] += keep
+                _approach(near[j], moved[j], inverse, move)
+                if classifier != MASS:
+                    members[j, n_support : n_support + n_query] = plan[j]
+                    _approach(weights[j], members[j], inverse, move)
     smallest = 1.0
     for i in range(n_query):
         best, first, second = 0, g.dtype.type(-1), g.dtype.type(-1)
@@ -266,23 +261,57 @@ def _assign_soft(
 
 
 @fast_jit
+def _dot(a: Array, b: Array) -> float:
+    total = a.dtype.type(0)
+    for k in range(len(a)):
+        total += a[k] * b[k]
+    return total
+
+
+@fast_jit
+def _score(near: Array, sharp: float, squared: float, scores: Array) -> None:
+    """Fill scores = lam (2 <c, x> - |c|^2)."""
+    for i in range(len(scores)):
+        scores[i] = sharp * (2 * near[i] - squared)
+
+
+@fast_jit
+def _approach(x: Array, sums: Array, inverse: float, move: float) -> None:
+    """Move x by the share `move` towards the mean sums * inverse."""
+    for k in range(len(x)):
+        x[k] += move * (sums[k] * inverse - x[k])
+
+
+@fast_jit
 def _accumulate(plan: Array, queries: Array, sums: Array, moved: Array) -> None:
-    """Fill moved = sums + plan @ queries, (W, Q) and (Q, n) -> (W, n); four rows of G at a time."""
+    """Fill moved = sums + plan @ queries, (W, Q) and (Q, n) -> (W, n).
+
+    Five classes by two queries at a time: what is loaded once is used for ten products.
+    """
     n_way, n_query = plan.shape
     n = queries.shape[1]
     for j in range(n_way):
-        to = moved[j]
         for k in range(n):
-            to[k] = sums[j, k]
-        for i in range(0, n_query - 3, 4):
-            p0, p1, p2, p3 = plan[j, i], plan[j, i + 1], plan[j, i + 2], plan[j, i + 3]
-            q0, q1, q2, q3 = queries[i], queries[i + 1], queries[i + 2], queries[i + 3]
+            moved[j, k] = sums[j, k]
+    grouped = n_way // GROUP * GROUP
+    for j in range(0, grouped, GROUP):
+        m0, m1, m2, m3, m4 = moved[j], moved[j + 1], moved[j + 2], moved[j + 3], moved[j + 4]
+        for i in range(0, n_query - 1, 2):
+            qa, qb = queries[i], queries[i + 1]
+            a0, a1, a2, a3, a4 = plan[j, i], plan[j + 1, i], plan[j + 2, i], plan[j + 3, i], plan[j + 4, i]
+            b0, b1, b2, b3, b4 = plan[j, i + 1], plan[j + 1, i + 1], plan[j + 2, i + 1], plan[j + 3, i + 1], plan[j + 4, i + 1]
             for k in range(n):
-                to[k] += p0 * q0[k] + p1 * q1[k] + p2 * q2[k] + p3 * q3[k]
-        for i in range(n_query // 4 * 4, n_query):
-            p0, q0 = plan[j, i], queries[i]
+                m0[k] += a0 * qa[k] + b0 * qb[k]
+                m1[k] += a1 * qa[k] + b1 * qb[k]
+                m2[k] += a2 * qa[k] + b2 * qb[k]
+                m3[k] += a3 * qa[k] + b3 * qb[k]
+                m4[k] += a4 * qa[k] + b4 * qb[k]
+    for j in range(n_way):
+        to = moved[j]
+        for i in range(n_query // 2 * 2 if j < grouped else 0, n_query):
+            p, q = plan[j, i], queries[i]
             for k in range(n):
-                to[k] += p0 * q0[k]
+                to[k] += p * q[k]
 
 
 @fast_jit
@@ -341,15 +370,10 @@ def _solve_biases(
             if not sure:
                 damping = max(damping / DAMPING_FACTOR, FIRST_DAMPING)
             error, sure = new_error, False
-            accepted[:] = biases
-            accepted_mass[:] = mass
             for j in range(n_way):
-                step[j] = missing[j]
+                accepted[j], accepted_mass[j], step[j] = biases[j], mass[j], missing[j]
                 for k in range(j + 1):
-                    overlap = scores.dtype.type(0)
-                    for i in range(n_query):
-                        overlap += plan[j, i] * plan[k, i]
-                    hessian[j, k] = -overlap
+                    hessian[j, k] = -_dot(plan[j], plan[k])
                     if not minimum and target[j] > 0 and target[k] > 0:
                         hessian[j, k] += mean_mass  # pins down the direction in which nothing changes
                 hessian[j, j] += (1 + damping) * mass[j]

@@ -36,7 +36,7 @@ def power(x: Tensor, *, beta: float) -> Tensor:
 
 def unit(x: Tensor) -> Tensor:
     """Scale each vector to Euclidean norm 1, (..., D) -> (..., D); a zero vector stays zero."""
-    norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+    norm: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
     return x / norm.clamp_min(torch.finfo(x.dtype).tiny)
 
 

@@ -1,0 +1,437 @@
+"""The scikit-learn estimators: scikit-learn's own contract, the authors' answers, and what users write into y."""
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+from sklearn.neighbors import NearestCentroid
+from sklearn.pipeline import Pipeline as SklearnPipeline
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from ptmap import PTMAP, AtLeast, NearestClassMean, PowerTransform, SeededKMeans, classify, load_embedded
+from ptmap.classifiers import assign_map
+from ptmap.errors import InputError
+from ptmap.preprocess import PAPER, Pipeline
+
+GOLDEN = Path(__file__).parent / "reference" / "golden_small.npz"
+CLASSIFIERS = [NearestClassMean(), SeededKMeans(), PTMAP()]
+EVERY_CLASSIFIER = pytest.mark.parametrize("estimator", CLASSIFIERS, ids=lambda e: type(e).__name__)
+NAMES = np.array(["wolf", "ant", "Owl", "elk", "bee"])
+
+
+def expected_failures(estimator):
+    return {} if isinstance(estimator, PowerTransform) else {"check_classifiers_classes": "needs -1 as a class"}
+
+
+def real_episode(n_shot=1, n_query=10, n_way=5, seed=0):
+    """Rows of the embedded features with class numbers, support first: X, true labels, number of support rows."""
+    features, rng = load_embedded(), np.random.default_rng(seed)
+    rows = np.stack([rng.permutation(features.class_rows[c])[: n_shot + n_query] for c in rng.permutation(20)[:n_way]])
+    rows = np.concatenate([rows[:, :n_shot].ravel(), rows[:, n_shot:].ravel()])
+    truth = np.concatenate([np.repeat(np.arange(n_way), n_shot), np.repeat(np.arange(n_way), n_query)])
+    return features.features[rows].astype(np.float64), truth, n_way * n_shot
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Threads of tiny tensors wait for one another, for seconds where the cores are busy."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def episode():
+    """50 real queries of 5 classes, one label each, in a shuffled order: X, y with -1, truth."""
+    x, truth, n_support = real_episode()
+    y = np.where(np.arange(len(truth)) < n_support, truth, -1)
+    order = np.random.default_rng(1).permutation(len(truth))
+    return x[order], y[order], truth[order]
+
+
+# scikit-learn's contract
+
+
+@pytest.mark.filterwarnings("ignore:X has only zeros")
+@parametrize_with_checks([PowerTransform(), *CLASSIFIERS], expected_failed_checks=expected_failures)
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+@EVERY_CLASSIFIER
+def test_only_the_check_with_minus_one_as_a_class_fails(estimator):
+    with pytest.raises(AssertionError):  # -1 is no class here: it would otherwise be learnt in silence
+        np.testing.assert_array_equal(clone(estimator).fit([[1.0, 2], [2, 1], [3, 1]], [-1, 1, 1]).classes_, [-1, 1])
+
+
+@EVERY_CLASSIFIER
+def test_clone_and_set_params_keep_what_was_asked(estimator):
+    changed = clone(estimator).set_params(beta=0.3, lam=7.0)
+    again = clone(changed)
+    assert again.get_params() == {**estimator.get_params(), "beta": 0.3, "lam": 7.0}
+    assert not hasattr(again, "classes_")
+
+
+def test_clone_keeps_lower_bounds_and_dictionaries():
+    for proportions in (AtLeast([3, 4]), {"ant": 3, "bee": 4}, [0.5, 0.5]):
+        assert clone(PTMAP(proportions=proportions)).proportions == proportions
+
+
+@EVERY_CLASSIFIER
+def test_pickled_model_predicts_the_same(estimator, episode):
+    x, y, _ = episode
+    model = clone(estimator).fit(x, y)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict_proba(x), model.predict_proba(x))
+    np.testing.assert_array_equal(again.transduction_, model.transduction_)
+
+
+@EVERY_CLASSIFIER
+def test_fit_leaves_its_input_alone_and_repeats(estimator, episode):
+    x, y, _ = episode
+    x_before, y_before = x.copy(), y.copy()
+    model = clone(estimator)
+    first = model.fit(x, y).label_distributions_
+    second = model.fit(x, y).label_distributions_
+    np.testing.assert_array_equal(first, second)
+    np.testing.assert_array_equal(x, x_before)
+    np.testing.assert_array_equal(y, y_before)
+
+
+def test_pipeline_with_power_transform_equals_the_built_in_power(episode):
+    x, y, _ = episode
+    piped = SklearnPipeline([("power", PowerTransform(beta=0.4)), ("map", PTMAP(beta=None))]).fit(x, y)
+    whole = PTMAP(beta=0.4).fit(x, y)
+    np.testing.assert_array_equal(piped[-1].transduction_, whole.transduction_)
+    np.testing.assert_allclose(piped[-1].label_distributions_, whole.label_distributions_, atol=1e-9)
+    np.testing.assert_allclose(piped.predict_proba(x), whole.predict_proba(x), atol=1e-9)
+
+
+def test_grid_search_over_beta_and_lam():
+    x, truth, _ = real_episode(n_shot=4, n_query=4)
+    search = GridSearchCV(PTMAP(), {"beta": [0.5, 1], "lam": [5.0, 10.0]}, cv=2, error_score="raise").fit(x, NAMES[truth])
+    assert len(search.cv_results_["params"]) == 4
+    assert search.best_score_ > 0.5  # five classes: chance is 0.2
+    assert set(search.predict(x)) <= set(NAMES)
+
+
+# Oracles from outside
+
+
+@pytest.mark.parametrize("beta", [0.5, 1.0, 2.0, 0, -0.5])
+def test_power_transform_is_equation_1(beta):
+    x = np.random.default_rng(0).gamma(1.0, size=(7, 5))
+    raised = np.log(x + 1e-6) if beta == 0 else (x + 1e-6) ** beta
+    np.testing.assert_allclose(PowerTransform(beta, unit=False).fit_transform(x), raised, rtol=1e-10)
+    np.testing.assert_allclose(PowerTransform(beta).fit_transform(x), raised / np.linalg.norm(raised, axis=1, keepdims=True), rtol=1e-10)
+
+
+def test_raw_nearest_class_mean_is_nearest_centroid():
+    x, truth, n_support = real_episode(n_shot=3)
+    y = np.where(np.arange(len(x)) < n_support, truth, -1)
+    oracle = NearestCentroid().fit(x[:n_support], truth[:n_support])
+    model = NearestClassMean(beta=None, unit=False).fit(x, y)
+    np.testing.assert_array_equal(model.transduction_[n_support:], oracle.predict(x)[n_support:])
+    np.testing.assert_array_equal(model.predict(x), oracle.predict(x))
+
+
+@pytest.mark.parametrize(("key", "n_shot", "settings"), [("s1_a0.3", 1, {"alpha": 0.3}), ("s1_a0.4", 1, {}), ("s5_a0.2", 5, {})])
+def test_ptmap_answers_as_the_authors_script(key, n_shot, settings):
+    with np.load(GOLDEN) as golden:
+        features, rows, answers = golden["features"].astype(np.float64), golden["rows"].astype(np.int64), golden[f"{key}_pred"]
+    for task, answer in zip(rows[:4], answers, strict=False):  # (ways, images): query j belongs to way j % 5
+        support, query = task[:, :n_shot].T.ravel(), task[:, n_shot : n_shot + 15].T.ravel()
+        y = np.concatenate([np.tile(np.arange(5), n_shot), np.full(75, -1)])
+        model = PTMAP(**settings).fit(features[np.concatenate([support, query])], y)
+        np.testing.assert_array_equal(model.transduction_[y < 0], answer)
+
+
+@pytest.mark.parametrize("n_shot", [1, 3])
+def test_ptmap_is_assign_map_behind_the_papers_pipeline_and_is_classify(n_shot):
+    x, truth, n_support = real_episode(n_shot=n_shot)
+    y = np.where(np.arange(len(x)) < n_support, truth, -1)
+    model = PTMAP().fit(x, y)
+    support, query = Pipeline.parse(PAPER)(torch.tensor(x[:n_support]), torch.tensor(x[n_support:]))
+    paper = {"alpha": 0.4, "n_steps": 30} if n_shot == 1 else {"alpha": 0.2, "n_steps": 20}
+    found = assign_map(support[None], torch.tensor(y[None, :n_support]), query[None], n_way=5, lam=10.0, **paper)
+    np.testing.assert_allclose(model.label_distributions_[n_support:], found.plan[0].numpy(), atol=1e-12)
+    np.testing.assert_array_equal(model.transduction_[n_support:], found.labels[0].numpy())
+    np.testing.assert_array_equal(model.transduction_[n_support:], classify(x[:n_support], y[:n_support], x[n_support:]))
+
+
+# What a fitted model holds
+
+
+@EVERY_CLASSIFIER
+def test_fitted_attributes(estimator, episode):
+    x, y, _ = episode
+    names = np.where(y < 0, "", NAMES[y])
+    model = clone(estimator).fit(x, names)
+    known = y >= 0
+    assert model.classes_.tolist() == sorted(NAMES)
+    assert model.classes_.dtype.kind == "U"
+    assert model.label_distributions_.shape == (len(x), 5)
+    np.testing.assert_allclose(model.label_distributions_.sum(axis=1), 1, rtol=1e-9)
+    np.testing.assert_array_equal(model.label_distributions_[known], names[known, None] == model.classes_)
+    np.testing.assert_array_equal(model.transduction_[known], names[known])
+    np.testing.assert_array_equal(model.transduction_, model.classes_[model.label_distributions_.argmax(axis=1)])
+    np.testing.assert_allclose(model.proportions_, model.label_distributions_[~known].mean(axis=0), rtol=1e-9)
+    assert isinstance(model.n_iter_, int)
+    assert model.n_iter_ >= 1
+
+
+def test_ptmap_finds_most_labels(episode):
+    x, y, truth = episode
+    assert (PTMAP().fit(x, y).transduction_ == truth)[y < 0].mean() > 0.7
+    np.testing.assert_allclose(PTMAP().fit(x, y).proportions_, 0.2, atol=1e-8)
+
+
+MARKERS = {
+    "-1 among numbers": lambda y: y,
+    "-1 among floats": lambda y: y.astype(float),
+    "nan among floats": lambda y: np.where(y < 0, np.nan, y),
+    "none among numbers": lambda y: np.array([None if label < 0 else label for label in y.tolist()], dtype=object),
+    "nan among objects": lambda y: np.array([np.nan if label < 0 else label for label in y.tolist()], dtype=object),
+    "list with none": lambda y: [None if label < 0 else label for label in y.tolist()],
+}
+WORD_MARKERS = {
+    "empty string": lambda names: names,
+    "objects with none": lambda names: np.array([name or None for name in names.tolist()], dtype=object),
+    "objects with nan": lambda names: np.array([name or np.nan for name in names.tolist()], dtype=object),
+    "objects with -1": lambda names: np.array([name or -1 for name in names.tolist()], dtype=object),
+    "objects with empty": lambda names: names.astype(object),
+    "list with empty": lambda names: names.tolist(),
+    "list with none": lambda names: [name or None for name in names.tolist()],
+    "list with nan": lambda names: [name or float("nan") for name in names.tolist()],
+    "list with -1": lambda names: [name or -1 for name in names.tolist()],
+}
+
+
+@EVERY_CLASSIFIER
+@pytest.mark.parametrize("mark", MARKERS.values(), ids=MARKERS)
+def test_every_unlabelled_marker_among_numbers_means_the_same(estimator, mark, episode):
+    x, y, _ = episode
+    expected = clone(estimator).fit(x, y)
+    model = clone(estimator).fit(x, mark(y))
+    np.testing.assert_array_equal(model.classes_, np.arange(5))
+    np.testing.assert_array_equal(model.label_distributions_, expected.label_distributions_)
+
+
+@pytest.mark.parametrize("mark", WORD_MARKERS.values(), ids=WORD_MARKERS)
+def test_every_unlabelled_marker_among_words_means_the_same(mark, episode):
+    x, y, _ = episode
+    names = np.where(y < 0, "", NAMES[y])
+    model = PTMAP().fit(x, mark(names))
+    assert model.classes_.tolist() == sorted(NAMES)
+    np.testing.assert_array_equal(model.transduction_, PTMAP().fit(x, names).transduction_)
+
+
+def test_names_and_their_order_change_nothing_but_the_names(episode):
+    x, y, _ = episode
+    for seed in range(3):
+        names = np.random.default_rng(seed).permutation(NAMES)
+        model = PTMAP().fit(x, np.where(y < 0, "", names[y]))
+        np.testing.assert_array_equal(model.transduction_, names[PTMAP().fit(x, y).transduction_])
+
+
+# Later points
+
+
+@EVERY_CLASSIFIER
+def test_predict_repeats_what_fit_said_of_the_same_rows(estimator, episode):
+    x, y, _ = episode
+    model = clone(estimator).fit(x, y)
+    np.testing.assert_array_equal(model.predict(x[y < 0]), model.transduction_[y < 0])
+    if isinstance(estimator, PTMAP):
+        np.testing.assert_allclose(model.predict_proba(x[y < 0]), model.label_distributions_[y < 0], atol=1e-9)
+
+
+@EVERY_CLASSIFIER
+def test_a_later_point_is_decided_alone(estimator, episode):
+    x, y, _ = episode
+    later = real_episode(seed=0, n_query=14)[0][5:]
+    model = clone(estimator).fit(x, y)
+    together = model.predict_proba(later)
+    np.testing.assert_allclose(together.sum(axis=1), 1, rtol=1e-9)
+    for row in (0, 17, 40):
+        np.testing.assert_allclose(model.predict_proba(later[[row]])[0], together[row], rtol=1e-9)
+        assert model.predict(later[[row]])[0] == model.classes_[together[row].argmax()]
+
+
+@EVERY_CLASSIFIER
+def test_without_queries_it_is_a_nearest_class_mean(estimator):
+    x, truth, n_support = real_episode(n_shot=5)
+    model = clone(estimator).fit(x[:n_support], NAMES[truth[:n_support]])
+    np.testing.assert_array_equal(model.transduction_, NAMES[truth[:n_support]])
+    np.testing.assert_allclose(model.proportions_, 0.2)
+    roots = np.sqrt(x + 1e-6) / np.linalg.norm(np.sqrt(x + 1e-6), axis=1, keepdims=True)
+    if not isinstance(estimator, NearestClassMean):
+        roots = roots - roots[:n_support].mean(axis=0)
+        roots /= np.linalg.norm(roots, axis=1, keepdims=True)
+    oracle = NearestCentroid().fit(roots[:n_support], NAMES[truth[:n_support]])
+    np.testing.assert_array_equal(model.predict(x), oracle.predict(roots))
+
+
+@EVERY_CLASSIFIER
+@pytest.mark.parametrize("way", range(5))
+def test_one_query_goes_to_its_class(estimator, way):
+    noise = np.random.default_rng(0).uniform(0, 0.2, size=(11, 5))
+    x = noise + np.eye(5)[[0, 1, 2, 3, 4, 0, 1, 2, 3, 4, way]]
+    model = clone(estimator).fit(x, [*NAMES, *NAMES, ""])
+    assert model.transduction_[-1] == NAMES[way]
+
+
+@EVERY_CLASSIFIER
+def test_unequal_shots_and_one_class(estimator, episode):
+    x, _, truth = episode
+    y = np.where(np.arange(len(x)) % 3 == 0, truth, -1)
+    assert (clone(estimator).fit(x, y).transduction_ == truth).mean() > 0.6
+    alone = clone(estimator).fit(x, np.where(truth == 2, "owl", ""))
+    assert set(alone.transduction_) == {"owl"}
+    np.testing.assert_array_equal(alone.predict_proba(x), np.ones((len(x), 1)))
+
+
+@EVERY_CLASSIFIER
+def test_float32_stays_float32(estimator, episode):
+    x, y, _ = episode
+    model = clone(estimator).fit(x.astype(np.float32), y)
+    assert {a.dtype for a in (model.label_distributions_, model.prototypes_, model.proportions_)} == {np.dtype(np.float32)}
+    assert model.predict_proba(x.astype(np.float32)).dtype == np.float32
+    np.testing.assert_allclose(model.label_distributions_, clone(estimator).fit(x, y).label_distributions_, atol=1e-3)
+
+
+def test_center_may_be_a_given_mean(episode):
+    x, y, _ = episode
+    roots = PowerTransform().fit_transform(x)
+    mean = roots.mean(axis=0) + 0.01
+    model = PTMAP(center=mean).fit(x, y)
+    by_hand = PTMAP(beta=None, center="none").fit(roots - mean, y)
+    np.testing.assert_allclose(model.label_distributions_, by_hand.label_distributions_, atol=1e-8)
+    with pytest.raises(InputError, match="center must be a mean of 640 features"):
+        PTMAP(center=mean[:5]).fit(x, y)
+    with pytest.raises(InputError, match="center must be one of separate, joint, none"):
+        PTMAP(center="median").fit(x, y)
+
+
+# Class sizes
+
+
+@pytest.fixture(scope="module")
+def unbalanced():
+    """20, 10 and 5 queries of three classes, two labels each: X, names with "", true counts by name."""
+    x, truth, n_support = real_episode(n_shot=2, n_query=20, n_way=3)
+    keep = np.concatenate([np.arange(n_support), *(n_support + 20 * way + np.arange(n) for way, n in enumerate((20, 10, 5)))])
+    names = NAMES[truth[keep]]
+    return x[keep], np.where(np.arange(len(keep)) < n_support, names, ""), {"wolf": 20, "ant": 10, "Owl": 5}
+
+
+def test_given_proportions_are_met_in_every_spelling(unbalanced):
+    x, names, counts = unbalanced
+    in_order = [counts[name] for name in sorted(counts)]
+    backwards = dict(reversed(counts.items()))
+    fractions = np.array(in_order) / 35
+    models = [PTMAP(proportions=p).fit(x, names) for p in (in_order, counts, backwards, fractions, torch.tensor(fractions))]
+    for model in models:
+        np.testing.assert_allclose(model.proportions_, fractions, atol=1e-6)
+        np.testing.assert_allclose(model.label_distributions_, models[0].label_distributions_, atol=1e-6)
+    uniform = PTMAP().fit(x, names)
+    np.testing.assert_allclose(uniform.proportions_, 1 / 3, atol=1e-8)
+
+
+def test_lower_bounds_hold_and_free_imposes_nothing(unbalanced):
+    x, names, _ = unbalanced
+    free = PTMAP(proportions="free").fit(x, names)
+    np.testing.assert_array_equal(free.biases_, 0)
+    np.testing.assert_allclose(PTMAP(proportions=AtLeast([0, 0, 0])).fit(x, names).proportions_, free.proportions_, atol=1e-8)
+    rarest = int(free.proportions_.argmin())
+    bounded = PTMAP(proportions=AtLeast((np.arange(3) == rarest) * 20.0)).fit(x, names)
+    assert free.proportions_[rarest] < 12 / 35
+    np.testing.assert_allclose(bounded.proportions_[rarest], 20 / 35, atol=1e-6)
+
+
+def test_a_class_of_size_zero_gets_nothing(unbalanced):
+    x, names, _ = unbalanced
+    model = PTMAP(proportions={"Owl": 0, "ant": 10, "wolf": 25}).fit(x, names)
+    assert set(model.transduction_[names == ""]) == {"ant", "wolf"}
+    assert np.isfinite(model.predict_proba(x)).all()
+    np.testing.assert_array_equal(model.predict_proba(x)[:, 0], 0)
+
+
+@pytest.mark.parametrize(
+    ("proportions", "message"),
+    [
+        ({"wolf": 20, "ant": 10, "bee": 5}, r"name the classes \['Owl', 'ant', 'wolf'\], got \['wolf', 'ant', 'bee'\]"),
+        ({"wolf": 20, "ant": 15}, "name the classes"),
+        ([20, 10], "one number for each of the 3 classes"),
+        ([20, 10, 6], "must sum to 35"),
+        ([20, 20, -5], "not negative"),
+        (AtLeast([30, 10, 0]), "at most 35, got 40"),
+        ("equal", "must be one of uniform, free"),
+    ],
+)
+def test_proportions_that_do_not_fit(unbalanced, proportions, message):
+    x, names, _ = unbalanced
+    with pytest.raises(InputError, match=message):
+        PTMAP(proportions=proportions).fit(x, names)
+
+
+# Bad input
+
+
+@EVERY_CLASSIFIER
+@pytest.mark.parametrize(
+    ("x", "y", "message"),
+    [
+        ([[1.0, -2], [2, 1], [-1, 3]], [0, 1, -1], r"Negative values in data passed to \w+ \(rows 0, 2\).*beta=None"),
+        ([[1.0, np.nan], [2, 1]], [0, 1], "NaN"),
+        ([[1.0, np.inf], [2, 1]], [0, 1], "infinity"),
+        ([[1.0, 2], [2]], [0, 1], "inhomogeneous|sequence"),
+        ([], [], "2D array|0 sample"),
+        (np.empty((0, 3)), [], "0 sample"),
+        ([[1.0, 2], [2, 1]], [-1, -1], "at least one label, got only unlabelled rows"),
+        ([[1.0, 2], [2, 1]], ["", ""], "at least one label"),
+        ([[1.0, 2], [2, 1]], [0], "inconsistent numbers of samples"),
+        ([[1.0, 2], [2, 1]], None, "requires y"),
+    ],
+)
+def test_bad_input_is_refused_in_words(estimator, x, y, message):
+    with pytest.raises(ValueError, match=message):
+        clone(estimator).fit(x, y)
+
+
+@EVERY_CLASSIFIER
+def test_signed_features_work_without_a_power(estimator):
+    x = np.concatenate([np.eye(3), np.eye(3) + 0.1, np.eye(3) - 0.1]) - 0.3
+    model = clone(estimator).set_params(beta=None).fit(x, [0, 1, 2] + [-1] * 6)
+    assert model.transduction_.tolist() == [0, 1, 2] * 3
+    np.testing.assert_array_equal(clone(estimator).set_params(beta=1).fit(x, [0, 1, 2] + [-1] * 6).transduction_, model.transduction_)
+
+
+def test_zero_rows_are_warned_about(episode):
+    x, y, _ = episode
+    x = x.copy()
+    x[[3, 8]] = 0
+    with pytest.warns(UserWarning, match="only zeros in rows 3, 8"):
+        PTMAP().fit(x, y)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"alpha": 0.0}, "alpha must satisfy"),
+        ({"alpha": 1.5}, "alpha must satisfy"),
+        ({"lam": -1.0}, "lam must be a positive"),
+        ({"lam": float("nan")}, "lam must be a positive"),
+        ({"n_steps": -1}, "n_steps must be 0 or more"),
+        ({"beta": 11}, "beta must be a number from -10 to 10"),
+        ({"beta": float("nan")}, "beta must be a number"),
+    ],
+)
+def test_settings_out_of_range(settings, message, episode):
+    with pytest.raises(InputError, match=message):
+        PTMAP(**settings).fit(*episode[:2])
