@@ -1,6 +1,7 @@
 """The scikit-learn estimators: scikit-learn's own contract, the authors' answers, and what users write into y."""
 
 import pickle
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -27,9 +28,14 @@ def expected_failures(estimator):
     return {} if isinstance(estimator, PowerTransform) else {"check_classifiers_classes": "needs -1 as a class"}
 
 
+@cache
+def embedded():
+    return load_embedded()
+
+
 def real_episode(n_shot=1, n_query=10, n_way=5, seed=0):
     """Rows of the embedded features with class numbers, support first: X, true labels, number of support rows."""
-    features, rng = load_embedded(), np.random.default_rng(seed)
+    features, rng = embedded(), np.random.default_rng(seed)
     rows = np.stack([rng.permutation(features.class_rows[c])[: n_shot + n_query] for c in rng.permutation(20)[:n_way]])
     rows = np.concatenate([rows[:, :n_shot].ravel(), rows[:, n_shot:].ravel()])
     truth = np.concatenate([np.repeat(np.arange(n_way), n_shot), np.repeat(np.arange(n_way), n_query)])
@@ -64,9 +70,10 @@ def test_scikit_learn_contract(estimator, check):
 
 
 @EVERY_CLASSIFIER
-def test_only_the_check_with_minus_one_as_a_class_fails(estimator):
-    with pytest.raises(AssertionError):  # -1 is no class here: it would otherwise be learnt in silence
-        np.testing.assert_array_equal(clone(estimator).fit([[1.0, 2], [2, 1], [3, 1]], [-1, 1, 1]).classes_, [-1, 1])
+def test_minus_one_is_no_class(estimator):
+    """Why the one check cannot pass."""
+    model = clone(estimator).fit([[1.0, 2], [2, 1], [3, 1], [1, 4]], [-1, 1, 1, 0])
+    assert model.classes_.tolist() == [0, 1]
 
 
 @EVERY_CLASSIFIER
@@ -131,6 +138,7 @@ def test_power_transform_is_equation_1(beta):
     np.testing.assert_allclose(PowerTransform(beta).fit_transform(x), raised / np.linalg.norm(raised, axis=1, keepdims=True), rtol=1e-10)
 
 
+@pytest.mark.filterwarnings("ignore:self.within_class_std_dev_")  # scikit-learn's, about features that are always zero
 def test_raw_nearest_class_mean_is_nearest_centroid():
     x, truth, n_support = real_episode(n_shot=3)
     y = np.where(np.arange(len(x)) < n_support, truth, -1)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from sklearn.neighbors import NearestCentroid
 
 from ptmap import AtLeast, classify
@@ -10,6 +11,15 @@ from ptmap.methods import METHODS, configure
 
 EVERY_METHOD = pytest.mark.parametrize("method", METHODS)
 NAMES = np.array(["rook", "ibis", "crow"])
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Threads of tiny tensors wait for one another, for seconds where the cores are busy."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 def clusters(counts, seed=0):
@@ -125,6 +135,18 @@ def test_one_query_is_classified(method, way):
     support, labels = clusters([2, 2, 2])
     query, _ = clusters([int(j == way) for j in range(3)], seed=1)
     assert classify(support, NAMES[labels], query, method=method).tolist() == [NAMES[way]]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_map_converges_on_the_easiest_of_problems(dtype):
+    support, labels = clusters([3, 3, 3])
+    query, truth = clusters([4, 4, 4], seed=1)
+    method = configure("map", n_shot=3)
+    x, q = method.pipeline(torch.tensor(support, dtype=dtype), torch.tensor(query, dtype=dtype))
+    found = method.assign(x[None], torch.tensor(labels[None]), q[None], n_way=3)
+    np.testing.assert_array_equal(found.labels[0], truth)
+    assert found.converged.all()
+    assert found.n_iterations.max() <= 10 * 21  # the solves of 20 steps and the last; a warm Newton solve takes a few iterations
 
 
 def test_the_rarest_class_decides_which_of_the_papers_settings():

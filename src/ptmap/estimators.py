@@ -84,14 +84,14 @@ class _FewShotClassifier(ClassifierMixin, BaseEstimator):
             raise InputError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None.")
         pipeline = self._pipeline()
         x = _validate(self, X, pipeline, reset=True)
-        labels = column_or_1d(y, warn=True)
+        labels = column_or_1d(y if hasattr(y, "dtype") else np.array(y, dtype=object), warn=True)
         check_consistent_length(x, labels)
         unknown = _unlabelled(labels)
         if unknown.all():
             raise InputError(f"y must hold at least one label, got only unlabelled rows ({len(labels)} of -1, None or NaN).")
-        known = labels[~unknown]
+        known = _plain(labels[~unknown])
         check_classification_targets(known)
-        self.classes_, codes = np.unique(_plain(known), return_inverse=True)
+        self.classes_, codes = np.unique(known, return_inverse=True)
         n_way = len(self.classes_)
         rows, numbers = x[torch.as_tensor(~unknown)], torch.as_tensor(codes)
         support, query, means = pipeline.apply_and_record(rows, x[torch.as_tensor(unknown)], mean=self._given_mean(x))

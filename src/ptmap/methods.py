@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from ptmap.classifiers import Assignment, assign_kmeans, assign_map, assign_nearest, assign_soft_kmeans
-from ptmap.classifiers.map import LAM
+from ptmap.classifiers.map import LAM, check_settings
 from ptmap.errors import InputError, name_rows, unknown_choice
 from ptmap.preprocess import PAPER, PAPER_INDUCTIVE, Pipeline
 
@@ -64,7 +64,7 @@ def configure(
         dataset: Name as in a FeatureSet's provenance; decides the paper's alpha at one shot.
         beta: Power of the pipeline's power step.
         pipeline: Another pipeline, as its line.
-        **settings: lam, alpha, n_steps, proportions; those that the classifier does not know are
+        **settings: lam, alpha, n_steps, proportions; those that the classifier does not use are
             ignored, so that one call can configure several methods.
 
     >>> configure("map", n_shot=5, beta=0.3).pipeline.steps
@@ -79,7 +79,10 @@ def configure(
             raise InputError("give beta or pipeline, not both: the pipeline's line has its own power.")
         parsed = Pipeline.parse(" | ".join(f"power({beta})" if step.startswith("power") else step for step in parsed.steps))
     chosen = {**paper_settings(n_shot, dataset), "proportions": "uniform"}
+    if unknown := set(settings) - set(chosen):
+        raise unknown_choice("setting", unknown.pop(), chosen)
     chosen.update({knob: value for knob, value in settings.items() if value is not None})
+    check_settings(lam=chosen["lam"], alpha=chosen["alpha"], n_steps=chosen["n_steps"])
     return Method(name, title, parsed, classifier, {knob: chosen[knob] for knob in KNOBS[classifier]})
 
 
@@ -99,7 +102,10 @@ def classify(
     >>> classify([[9.0, 1], [1, 9]], ["cat", "dog"], [[8.0, 1], [2, 9], [7, 2], [1, 6]]).tolist()
     ['cat', 'dog', 'cat', 'dog']
     """
-    names, numbers = np.unique(np.asarray(labels), return_inverse=True)
+    words = np.asarray(labels)
+    if any(label is None or label != label for label in words.reshape(-1).tolist()):
+        raise InputError("labels must name a class for every support row, got None or NaN. Put unlabelled rows into query.")
+    names, numbers = np.unique(words, return_inverse=True)
     shots = np.bincount(numbers.reshape(-1))
     x, q = as_matrix(support, "support"), as_matrix(query, "query")
     if len(x) != numbers.size:

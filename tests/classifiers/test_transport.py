@@ -262,12 +262,12 @@ def test_extreme_lam_gives_a_finite_plan_with_its_marginals(dtype, lam):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("bound", ["column_mass", "column_minimum"])
 def test_an_episode_does_not_know_its_neighbours(method, dtype, bound):
-    cost = (draw_cost(7, 11, 5) * torch.tensor([0.01, 0.1, 1, 3, 10, 30, 100]).double()[:, None, None]).to(dtype)  # easy to hard
-    mass = draw_mass(7, 5, total=11 if bound == "column_mass" else 8).to(dtype)
-    together = solve_transport(cost, lam=10.0, method=method, **{bound: mass})
+    cost = (draw_cost(5, 11, 5) * torch.tensor([0.01, 0.3, 1, 5, 50]).double()[:, None, None]).to(dtype)  # easy to hard
+    mass = draw_mass(5, 5, total=11 if bound == "column_mass" else 8).to(dtype)
+    together = solve_transport(cost, lam=10.0, method=method, max_iterations=150, **{bound: mass})
     assert together.n_iterations.unique().numel() > 2, "episodes must differ in difficulty for this test to mean anything"
-    for episode in range(7):
-        alone = solve_transport(cost[episode : episode + 1], lam=10.0, method=method, **{bound: mass[episode]})
+    for episode in range(5):
+        alone = solve_transport(cost[episode : episode + 1], lam=10.0, method=method, max_iterations=150, **{bound: mass[episode]})
         for field in alone._fields:
             assert torch.equal(getattr(alone, field)[0], getattr(together, field)[episode]), field
 

@@ -146,6 +146,7 @@ def test_an_episode_with_told_sizes_is_answered_in_a_batch_as_alone(kind, proble
 
 @EXAMPLES
 @given(problem=any_dtype)
+@example(problem=Problem(4, (1, 1), 7, 1, 0, torch.float32))  # as above
 def test_an_episode_with_masses_common_to_all_is_solved_in_a_batch_as_alone(problem):
     rng = np.random.default_rng(problem.seed)
     cost = torch.tensor(rng.uniform(0, 2, size=(problem.n_episodes, problem.n_query, problem.n_way)), dtype=problem.dtype)
@@ -207,6 +208,7 @@ def test_a_converged_plan_has_its_marginals(method, problem, lam):
 
 @EXAMPLES
 @given(problem=any_dtype)
+@example(problem=Problem(2, (2, 1), 2, 7, 0, torch.float64))  # two clear queries: a nearly flat dual
 def test_uniform_sizes_are_met_whenever_there_are_enough_queries(problem):
     got = assign_map(*problem.episodes(), n_way=problem.n_way, n_steps=3)
     tolerance = {torch.float32: 3e-5, torch.float64: 1e-9}[problem.dtype]

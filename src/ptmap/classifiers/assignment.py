@@ -27,8 +27,22 @@ class Assignment(NamedTuple):
         return self.plan.mean(dim=-2)
 
 
-def check_episode(support: Tensor, support_labels: Tensor, query: Tensor, n_way: int) -> None:
-    """Refuse shapes, labels and values that no classifier can use."""
+def prepare_episode(support: Tensor, support_labels: Tensor, query: Tensor, n_way: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Refuse what no classifier can use; give support and query in one float type, less a common shift (E, 1, D).
+
+    A shift of all vectors changes no distance; without a large common part, inner products keep their digits.
+    """
+    _check_episode(support, support_labels, query, n_way)
+    wide = torch.float64 in (support.dtype, query.dtype)
+    support, query = (x.double() if wide else x.float() for x in (support, query))
+    largest = torch.finfo(support.dtype).max ** 0.5 / (4 * support.shape[2])
+    if max(support.abs().amax(), query.abs().amax()) > largest:
+        raise InputError(f"support and query must stay below {largest:.2g} in size, or their squares overflow. Scale the features down.")
+    shift = support.mean(dim=-2, keepdim=True)
+    return support - shift, query - shift, shift
+
+
+def _check_episode(support: Tensor, support_labels: Tensor, query: Tensor, n_way: int) -> None:
     if support.ndim != 3 or query.ndim != 3 or support.shape[0] != query.shape[0] or support.shape[2] != query.shape[2]:
         raise InputError(
             "support and query must have shapes (episodes, rows, features) with the same episodes and features, "
@@ -39,7 +53,12 @@ def check_episode(support: Tensor, support_labels: Tensor, query: Tensor, n_way:
             f"support_labels must have shape {tuple(support.shape[:2])}, one label per support row, got {tuple(support_labels.shape)}."
         )
     if 0 in support.shape or 0 in query.shape:
-        raise InputError(f"support and query must each have at least one row, got {support.shape[1]} and {query.shape[1]}.")
+        raise InputError(
+            "support and query must each have at least one episode, row and feature, "
+            f"got shapes {tuple(support.shape)} and {tuple(query.shape)}."
+        )
+    if support_labels.is_floating_point() or support_labels.is_complex():
+        raise InputError(f"support_labels must be whole numbers, got dtype {support_labels.dtype}.")
     if support_labels.min() < 0 or support_labels.max() >= n_way:
         raise InputError(f"support_labels must lie in 0..{n_way - 1}, got {int(support_labels.min())}..{int(support_labels.max())}.")
     missing = shot_counts(support_labels, n_way) == 0

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from ptmap.classifiers.assignment import Assignment, check_episode, class_means, one_hot, similarities, weighted_sums
+from ptmap.classifiers.assignment import Assignment, class_means, one_hot, prepare_episode, similarities, weighted_sums
 
 MAX_ITERATIONS = 100  # real episodes settle in about ten
 
@@ -16,7 +16,7 @@ def assign_kmeans(
     (E, S, D), (E, S) and (E, Q, D) -> Assignment. Means are taken over support and queries; a support
     row never leaves its class, so that no class can become empty. Each episode stops on its own.
     """
-    check_episode(support, support_labels, query, n_way)
+    support, query, shift = prepare_episode(support, support_labels, query, n_way)
     members = one_hot(support_labels, n_way, support.dtype)
     support_sums, shots = weighted_sums(members, support), members.sum(dim=-2)
     prototypes = class_means(support, support_labels, n_way)
@@ -36,7 +36,7 @@ def assign_kmeans(
     return Assignment(
         labels=labels,
         plan=one_hot(labels, n_way, query.dtype),
-        prototypes=prototypes,
+        prototypes=prototypes + shift,
         biases=query.new_zeros(len(query), n_way),
         n_iterations=n_iterations,
         converged=converged,

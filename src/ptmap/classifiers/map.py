@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from ptmap.classifiers.assignment import Assignment, check_episode, class_means, one_hot, similarities, weighted_sums
+from ptmap.classifiers.assignment import Assignment, class_means, one_hot, prepare_episode, similarities, weighted_sums
 from ptmap.classifiers.proportions import Proportions, class_mass
 from ptmap.classifiers.transport import Plan, check_lam, solve_biases
 from ptmap.errors import InputError
@@ -40,17 +40,14 @@ def assign_map(
         support_labels: Class numbers 0..n_way-1; classes may have different numbers of rows.
         query: Preprocessed unlabelled vectors.
         n_way: Number of classes.
-        lam: Inverse temperature: how sharply distance decides.
+        lam: Inverse temperature: how sharply distance decides. Its scale is that of unit vectors;
+            vectors a thousand times shorter need a `lam` a million times larger.
         alpha: How far the centers move in a step, 0 < alpha <= 1.
         n_steps: Number of steps; 0 decides from the support means.
         proportions: Class sizes among the queries, see `Proportions`.
     """
-    check_episode(support, support_labels, query, n_way)
-    check_lam(lam)
-    if not 0 < alpha <= 1:
-        raise InputError(f"alpha must satisfy 0 < alpha <= 1, got {alpha}. The paper uses 0.2 to 0.4.")
-    if n_steps < 0:
-        raise InputError(f"n_steps must be 0 or more, got {n_steps}. The paper uses 20 or 30.")
+    support, query, shift = prepare_episode(support, support_labels, query, n_way)
+    check_settings(lam=lam, alpha=alpha, n_steps=n_steps)
     imposed = class_mass(proportions, query, n_way=n_way)
     members = one_hot(support_labels, n_way, support.dtype)
     support_sums, shots = weighted_sums(members, support), members.sum(dim=-2)
@@ -73,13 +70,22 @@ def assign_map(
             means = sums / (shots + solved.plan.sum(dim=-2))[..., None]
             prototypes = prototypes + alpha * (means - prototypes)
     return Assignment(
-        labels=solved.plan.argmax(dim=-1),
+        labels=(scores + solved.biases[:, None, :]).argmax(dim=-1),  # the plan's largest, told apart even where shares round alike
         plan=solved.plan,
-        prototypes=prototypes,
+        prototypes=prototypes + shift,
         biases=solved.biases,
         n_iterations=n_iterations,
         converged=converged,
     )
+
+
+def check_settings(*, lam: float, alpha: float, n_steps: int) -> None:
+    """Refuse settings of MAP that are out of range."""
+    check_lam(lam)
+    if not 0 < alpha <= 1:
+        raise InputError(f"alpha must satisfy 0 < alpha <= 1, got {alpha}. The paper uses 0.2 to 0.4.")
+    if n_steps < 0:
+        raise InputError(f"n_steps must be 0 or more, got {n_steps}. The paper uses 20 or 30.")
 
 
 def assign_soft_kmeans(

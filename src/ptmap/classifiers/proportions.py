@@ -47,12 +47,16 @@ def class_mass(proportions: Proportions, query: Tensor, *, n_way: int) -> ClassM
             raise unknown_choice("proportions", proportions, (*CHOICES, "one number per class", "AtLeast(counts)"))
         if proportions == "free" or n_query < n_way:
             return None
-        return ClassMass((total / n_way).expand(n_episodes, n_way))
+        return ClassMass((total / n_way).expand(n_episodes, n_way).contiguous())
     minimum = isinstance(proportions, AtLeast)
-    mass = torch.as_tensor(proportions.counts if isinstance(proportions, AtLeast) else proportions).to(query)
+    numbers = proportions.counts if isinstance(proportions, AtLeast) else proportions
+    try:
+        mass = torch.as_tensor(numbers).to(query)
+    except (TypeError, ValueError, RuntimeError):
+        raise InputError(f"proportions must be {', '.join(CHOICES)}, one number per class or AtLeast(counts), got {numbers!r}.") from None
     if mass.shape not in ((n_way,), (n_episodes, n_way)):
         raise InputError(f"proportions must hold one number for each of the {n_way} classes, got shape {tuple(mass.shape)}.")
-    mass = mass.expand(n_episodes, n_way)
+    mass = mass.expand(n_episodes, n_way).contiguous()  # torch adds up an expanded tensor in another order
     sums = mass.sum(dim=-1, keepdim=True)
     if not minimum and n_query > 1 and ((sums - 1).abs() <= 1e-4).all():
         mass = mass / sums * n_query

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ptmap.errors import InputError, name_rows, unknown_choice
+from ptmap.errors import InputError, unknown_choice
 
 METHODS = ("newton", "sinkhorn")
 MAX_ITERATIONS = {"newton": 200, "sinkhorn": 1000}  # 1000: the cap of the authors' script
@@ -29,7 +29,7 @@ TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}  # misplaced share of al
 
 # How a Newton step is kept honest. None of these changes the answer, only the way to it.
 ENOUGH = 0.9  # a step must reduce the misplaced mass to this part of it, or end where F still falls
-FIRST_DAMPING = 1e-6  # relative to the class masses: makes the Hessian invertible, too little to slow it
+FIRST_DAMPING = {torch.float32: 1e-6, torch.float64: 1e-10}  # relative to the class masses: the Hessian's roundings
 DAMPING_FACTOR = 30.0  # how fast damping grows after a refused step and shrinks after an accepted one
 LONGEST_STEP = 5.0  # e^5 in odds: farther away the quadratic model of F is worth nothing
 EASY_SPREAD = 40.0  # scores of one sample that differ by no more need no annealing (the paper's: about 20)
@@ -74,11 +74,12 @@ def solve_transport(
     tensor([[[1., 0.],
              [0., 1.]]])
     """
+    cost = cost if cost.dtype == torch.float64 else cost.float()
     if cost.ndim != 3 or 0 in cost.shape:
         raise InputError(f"solve_transport: cost must have shape (episodes, samples, classes), none of them 0, got {tuple(cost.shape)}.")
     bad = ~cost.isfinite().all(dim=-1).all(dim=-1)
     if bad.any():
-        raise InputError(f"solve_transport: cost must be finite, got NaN or infinity in episode {name_rows(bad.nonzero()[:, 0].tolist())}.")
+        raise InputError(f"solve_transport: cost must be finite, got NaN or infinity in episode {int(bad.nonzero()[0, 0])}.")
     check_lam(lam)
     if method not in METHODS:
         raise unknown_choice("method", method, METHODS)
@@ -87,16 +88,24 @@ def solve_transport(
     n_episodes, n_samples, n_classes = cost.shape
     if row_mass is None:
         row_mass = cost.new_ones(n_episodes, n_samples)
-    row_mass = row_mass.to(cost).expand(n_episodes, n_samples)
+    row_mass = _fit(row_mass, cost, (n_episodes, n_samples), "row_mass")
     if not ((row_mass > 0) & row_mass.isfinite()).all():
         raise InputError("solve_transport: row_mass must be positive and finite.")
     total = row_mass.sum(dim=-1, keepdim=True)
     minimum = column_minimum is not None
     target = column_minimum if minimum else column_mass
-    target = total / n_classes if target is None else target.to(cost)
-    target = target.expand(n_episodes, n_classes)
+    target = total / n_classes if target is None else target
+    target = _fit(target, cost, (n_episodes, n_classes), "column_minimum" if minimum else "column_mass")
     check_column_mass(target, total, minimum=minimum)
     return solve_biases(-lam * cost, target, row_mass=row_mass, minimum=minimum, method=method, tol=tol, max_iterations=max_iterations)
+
+
+def _fit(mass: Tensor, cost: Tensor, shape: tuple[int, int], name: str) -> Tensor:
+    """Masses in the shape and dtype of the problem, laid out in full: torch adds up an expanded tensor in another order."""
+    try:
+        return mass.to(cost).expand(shape).contiguous()
+    except RuntimeError:
+        raise InputError(f"solve_transport: {name} must have shape {shape} or {shape[1:]}, got {tuple(mass.shape)}.") from None
 
 
 def check_lam(lam: float) -> None:
@@ -111,7 +120,7 @@ def check_column_mass(target: Tensor, total: Tensor, *, minimum: bool) -> None:
         raise InputError("class masses must be finite and not negative.")
     sums = target.sum(dim=-1, keepdim=True)
     slack = 1e-4 * total
-    if minimum and (sums > total + slack).any():
+    if minimum and (sums > total * (1 + 1e-6)).any():
         raise InputError(f"the lower bounds of the classes must sum to at most {float(total.max()):g}, got {float(sums.max()):g}.")
     if not minimum and ((sums - total).abs() > slack).any():
         worst = (sums - total).abs().argmax()
@@ -158,7 +167,8 @@ def solve_biases(
     proposal, swept = accepted, accepted
     error = scores.new_full(total.shape, torch.inf)  # of the accepted biases
     sure = torch.ones_like(error, dtype=torch.bool)  # proposals that are taken whatever their error
-    damping = scores.new_full(total.shape, FIRST_DAMPING)
+    first_damping = FIRST_DAMPING[scores.dtype]
+    damping = scores.new_full(total.shape, first_damping)
     n_iterations = torch.zeros_like(error, dtype=torch.long)
     converged = torch.zeros_like(sure)
     while True:
@@ -183,7 +193,7 @@ def solve_biases(
         if method == "sinkhorn":
             proposal = torch.where(better[:, None], swept, proposal)
         else:
-            shrunk = torch.where(sure, damping, (damping / DAMPING_FACTOR).clamp_min(FIRST_DAMPING))
+            shrunk = torch.where(sure, damping, (damping / DAMPING_FACTOR).clamp_min(first_damping))
             damping = torch.where(better, shrunk, damping * DAMPING_FACTOR)
             newton = proposal + _newton_step(shares.exp(), row_mass, mass, missing, damping, empty, minimum)
             newton = newton.clamp_min(0.0) if minimum else newton
@@ -202,7 +212,7 @@ def _anneal(scores: Tensor, target: Tensor, row_mass: Tensor, minimum: bool) -> 
     for stage in range(int(n_doublings.max()), 0, -1):
         hard = (n_doublings >= stage).nonzero()[:, 0]  # the others begin later or not at all
         easier = solve_biases(
-            scores[hard] / 2**stage,
+            scores[hard] / 2.0**stage,
             target[hard],
             row_mass=row_mass[hard],
             minimum=minimum,

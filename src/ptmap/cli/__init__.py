@@ -4,19 +4,36 @@ Heavy imports live inside the commands, so that `ptmap --help` is instant and ne
 """
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+import typer.core
 
 from ptmap import __version__
+from ptmap.cli.compare import compare_command
+from ptmap.cli.console import EXIT_INTERRUPTED, say
 from ptmap.cli.evaluate import evaluate_command
+from ptmap.cli.tune import tune_command
 from ptmap.errors import PtmapError
 
 EXIT_BAD_INPUT = 2  # as for wrong options
-EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells expect
+
+
+class Commands(typer.core.TyperGroup):
+    """The commands; Ctrl-C before there is anything to report ends in one line, where typer would end in none."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that was asked for."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            say("ptmap: interrupted.")
+            raise typer.Exit(EXIT_INTERRUPTED) from None
+
 
 app = typer.Typer(
     name="ptmap",
+    cls=Commands,
     help="Few labels in, all labels out: PT-MAP few-shot classification.",
     no_args_is_help=True,
     add_completion=False,
@@ -24,6 +41,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command("evaluate")(evaluate_command)
+app.command("compare")(compare_command)
+app.command("tune")(tune_command)
 
 
 @app.callback(invoke_without_command=True)
@@ -38,8 +57,5 @@ def main() -> None:
     try:
         app()
     except PtmapError as error:
-        typer.echo(f"ptmap: {error}", err=True)
+        say(f"ptmap: {error}")
         sys.exit(EXIT_BAD_INPUT)
-    except KeyboardInterrupt:
-        typer.echo("ptmap: interrupted.", err=True)
-        sys.exit(EXIT_INTERRUPTED)

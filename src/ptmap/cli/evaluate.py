@@ -1,116 +1,82 @@
 """`ptmap evaluate`: accuracy of methods over many episodes of a feature file."""
 
 import json
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from ptmap.evaluation import EvaluationResult
-
-Features = Annotated[
-    Path | None,
-    typer.Argument(
-        help="Features: .safetensors, .npz (features, labels), .npy (with --per-class), .parquet, .pt or .plk. "
-        "Default: the embedded CIFAR-FS set.",
-        show_default=False,
-    ),
-]
+from ptmap.cli import options
+from ptmap.cli.console import command_line, describe_features, end_interrupted, load_features, print_table, progress_bar, say
 
 
 def evaluate_command(
-    features: Features = None,
-    method: Annotated[list[str], typer.Option(help="ncm-raw, ncm, kmeans, soft-kmeans or map; may be repeated.")] = ["map"],  # noqa: B006
-    shots: Annotated[list[int], typer.Option(help="Labelled rows per class; may be repeated.")] = [1],  # noqa: B006
-    ways: Annotated[int, typer.Option(help="Classes per episode.")] = 5,
-    queries: Annotated[str, typer.Option(help="Queries per class, or N,N,... or dirichlet:A:N or present:K:N.")] = "15",
-    episodes: Annotated[int, typer.Option(help="Episodes per result.")] = 1000,
-    draws: Annotated[str, typer.Option(help="own, or authors for those of the published script.")] = "own",
-    seed: Annotated[int, typer.Option(help="Of the draws.")] = 0,
-    beta: Annotated[float | None, typer.Option(help="Power of the transform. [the paper's 0.5]", show_default=False)] = None,
-    lam: Annotated[float | None, typer.Option(help="Sharpness of MAP. [the paper's 10]", show_default=False)] = None,
-    alpha: Annotated[float | None, typer.Option(help="Step size of the centers. [the paper's]", show_default=False)] = None,
-    n_steps: Annotated[int | None, typer.Option(help="Steps of MAP. [the paper's]", show_default=False)] = None,
-    pipeline: Annotated[str | None, typer.Option(help="Another preprocessing, e.g. 'unit | center | unit'.", show_default=False)] = None,
-    mean_of: Annotated[Path | None, typer.Option(help="Features whose mean center(mean) subtracts.", show_default=False)] = None,
-    per_class: Annotated[int | None, typer.Option(help="Rows per class of an .npy file, in blocks.", show_default=False)] = None,
-    engine: Annotated[str, typer.Option(help="auto, torch or numba.")] = "auto",
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
+    features: options.FeaturesArgument = None,
+    method: Annotated[list[str] | None, typer.Option(help=f"{options.METHODS}; may be repeated. [map]", show_default=False)] = None,
+    shots: options.Shots = None,
+    ways: options.Ways = 5,
+    queries: options.Queries = None,
+    episodes: options.Episodes = 1000,
+    draws: options.Draws = "own",
+    seed: options.Seed = 0,
+    beta: options.Beta = None,
+    lam: options.Lam = None,
+    alpha: options.Alpha = None,
+    n_steps: options.NSteps = None,
+    pipeline: options.Pipeline = None,
+    settings: options.Settings = None,
+    mean_of: options.MeanOf = None,
+    per_class: options.PerClass = None,
+    engine: options.Engine = "auto",
+    device: options.Device = "auto",
+    dtype: options.Dtype = "float32",
+    output: Annotated[
+        Path | None, typer.Option(help="Folder for result.json and accuracies.npz, one accuracy an episode.", show_default=False)
+    ] = None,
+    force: options.Force = False,
+    as_json: options.Json = False,
 ) -> None:
     """Accuracy of few-shot methods, mean and 95 % confidence interval.
 
     ptmap evaluate --method ncm --method map --shots 1 --shots 5 --episodes 10000
     """
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from ptmap.evaluation.folder import open_folder, write_results
+    from ptmap.evaluation.settings import read_settings
+    from ptmap.evaluation.sweep import evaluate_cells, plan_cells
+    from ptmap.evaluation.tables import tabulate_results
 
-    from ptmap.evaluation import evaluate
-    from ptmap.features import load_embedded, read_features
-    from ptmap.methods import configure
-
-    talk = Console(stderr=True)
-    feature_set = load_embedded() if features is None else read_features(features, per_class=per_class)
-    mean_features = None if mean_of is None else read_features(mean_of, per_class=per_class)
-    results: list[EvaluationResult] = []
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("episodes"), TimeRemainingColumn())
-    with Progress(*columns, console=talk, transient=True) as progress:
-        for n_shot in shots:
-            methods = [
-                configure(
-                    name,
-                    n_shot=n_shot,
-                    dataset=feature_set.provenance.get("dataset"),
-                    beta=beta,
-                    pipeline=pipeline,
-                    lam=lam,
-                    alpha=alpha,
-                    n_steps=n_steps,
-                )
-                for name in method
-            ]
-            task = progress.add_task(f"{n_shot}-shot", total=episodes * len(methods))
-            results += evaluate(
-                feature_set,
-                methods,
-                n_way=ways,
-                n_shot=n_shot,
-                queries=queries,
-                n_episodes=episodes,
-                draws=draws,
-                seed=seed,
-                engine=engine,
-                device=device,
-                mean_features=mean_features,
-                on_progress=partial(progress.advance, task),
-            )
-            if results[-1].interrupted:
-                break
+    tuned = None if settings is None else read_settings(settings)
+    feature_set = load_features(features, per_class=per_class)
+    cells = plan_cells(
+        method or list(tuned or ["map"]),
+        shots=shots or [1],
+        queries=queries or ["15"],
+        dataset=feature_set.provenance.get("dataset"),
+        knobs={"beta": beta or [], "lam": lam or [], "alpha": alpha or [], "n_steps": [] if n_steps is None else [n_steps]},
+        pipeline=pipeline,
+        tuned=tuned,
+    )
+    folder = None if output is None else open_folder(output, fingerprint=feature_set.fingerprint, force=force)
+    with progress_bar("evaluate", episodes * sum(len(cell.methods) for cell in cells)) as advance:
+        results, interrupted = evaluate_cells(
+            feature_set,
+            cells,
+            n_way=ways,
+            n_episodes=episodes,
+            draws=draws,
+            seed=seed,
+            engine=engine,
+            device=device,
+            dtype=dtype,
+            mean_features=None if mean_of is None else load_features(mean_of, per_class=per_class),
+            on_progress=advance,
+        )
     if as_json:
         typer.echo(json.dumps({"results": [result.to_dict() for result in results]}, indent=2))
     else:
-        _print_table(results, len(feature_set), feature_set.n_classes, feature_set.provenance)
-    if any(result.interrupted for result in results):
-        talk.print("Interrupted: the table covers the episodes done so far.")
-        raise typer.Exit(130)
-
-
-def _print_table(results: "list[EvaluationResult]", n_rows: int, n_classes: int, provenance: dict[str, str]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    first = results[0]
-    what = " ".join(provenance[key] for key in ("dataset", "backbone", "split") if key in provenance)
-    table = Table(
-        title=f"{first.n_way}-way, {first.queries} queries" + (f", {what}" if what else ""),
-        caption=f"{n_rows:,} vectors of {n_classes} classes; {first.provenance['draws']} draws, seed {first.provenance['seed']}; "
-        "accuracy in %, mean ± 95 % interval",
-    )
-    for name in ("method", "shots", "accuracy", "episodes", "seconds"):
-        table.add_column(name, justify="left" if name == "method" else "right")
-    for result in results:
-        interval = f"{result.accuracy:.2f} ± {result.ci95:.2f}"
-        table.add_row(result.title, str(result.n_shot), interval, f"{result.n_episodes:,}", f"{result.seconds:.1f}")
-    Console().print(table)
+        print_table(tabulate_results(results, about=describe_features(feature_set)))
+    if folder is not None:
+        write_results(folder, results, fingerprint=feature_set.fingerprint, command=command_line())
+        say(f"Written to {folder}: result.json, accuracies.npz")
+    if interrupted:
+        end_interrupted("the results cover the episodes done so far.")

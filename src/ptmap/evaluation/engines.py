@@ -1,15 +1,16 @@
 """Ways to classify many episodes: the readable torch classifiers, and fused kernels with the same answers.
 
-torch    the classifiers as they are written; any device, any sizes
-numba    fused CPU code, all cores, one episode in cache at a time
-auto     the fastest that the device has
+- torch: the classifiers as they are written; any device, any sizes.
+- numba: fused CPU code, all cores, one episode in cache at a time.
+- triton: fused CUDA code, one block an episode.
+- auto: the fastest that the device has.
 """
 
+from dataclasses import replace
+from importlib.util import find_spec
 from typing import Protocol
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from ptmap.errors import InputError, unknown_choice
@@ -18,8 +19,9 @@ from ptmap.features import FeatureSet
 from ptmap.methods import Method
 from ptmap.preprocess import Pipeline
 
-ENGINES = ("auto", "torch", "numba")
+ENGINES = ("auto", "torch", "numba", "triton")
 DEVICES = ("auto", "cpu", "cuda", "mps")
+GATHERED_FLOATS = 25_000_000  # feature values of one chunk of episodes: 100 MB in float32
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
@@ -33,6 +35,14 @@ class Engine(Protocol):
         """Ways of the queries, (E, Q)."""
         ...
 
+    def chunk_size(self, n_rows: int, dim: int) -> int:
+        """Episodes of n_rows vectors that are best given at a time."""
+        ...
+
+    def warm_up(self, method: Method, episodes: Episodes) -> None:
+        """Compile and load all that `predict` will need, so that its time can be measured."""
+        ...
+
 
 def choose_device(device: str) -> str:
     """The device that "auto" stands for, or the asked one if it is there."""
@@ -44,6 +54,13 @@ def choose_device(device: str) -> str:
     if not available[device]:
         raise InputError(f"device '{device}' is not available here. Use --device cpu, or install a torch build that has it.")
     return device
+
+
+def with_truth(method: Method, episodes: Episodes) -> Method:
+    """The method, told the true class sizes of these episodes where it asks for proportions="truth"."""
+    if method.settings.get("proportions") != "truth":
+        return method
+    return replace(method, settings={**method.settings, "proportions": torch.as_tensor(episodes.query_counts)})
 
 
 def make_engine(
@@ -63,39 +80,47 @@ def make_engine(
     chosen = choose_device(device)
     if engine == "numba" and chosen != "cpu":
         raise InputError(f"engine 'numba' runs on the CPU, got device '{chosen}'. Use --device cpu or --engine auto.")
-    if engine == "torch" or chosen != "cpu":
+    if engine == "triton" and chosen != "cuda":
+        raise InputError(f"engine 'triton' runs on CUDA, got device '{chosen}'. Use --engine auto.")
+    if engine == "torch" or chosen == "mps" or (engine == "auto" and chosen == "cuda" and not find_spec("triton")):
         return TorchEngine(features, device=chosen, dtype=dtype, mean_features=mean_features)
-    from ptmap.evaluation.fused import NumbaEngine  # compiled code is loaded only where it is used
+    from ptmap.evaluation.fused import NumbaEngine, TritonEngine  # compiled code is loaded only where it is used
 
-    return NumbaEngine(features, mean_features=mean_features)
+    return (NumbaEngine if chosen == "cpu" else TritonEngine)(features, mean_features=mean_features)
 
 
 class Rows:
-    """The vectors of a feature set after the row-wise steps of a pipeline, computed once."""
+    """The vectors of a feature set on a device, after the row-wise steps of a pipeline."""
 
-    def __init__(self, features: FeatureSet, mean_features: FeatureSet | None, *, device: str, dtype: torch.dtype) -> None:
+    def __init__(self, features: FeatureSet, mean_features: FeatureSet | None, *, device: str) -> None:
         self._features, self._mean_features = features, mean_features
-        self._device, self._dtype = device, dtype
+        self._device = device
+        self._raw: Tensor | None = None
         self._cached: tuple[Pipeline, Tensor] | None = None
 
-    def all(self, pipeline: Pipeline) -> Tensor:
+    def all(self, pipeline: Pipeline, dtype: torch.dtype) -> Tensor:
         """All vectors, (N, D); one pipeline's are kept, so that sweeps do not fill the memory."""
-        if self._cached is None or self._cached[0] != pipeline.rowwise:
-            self._cached = (pipeline.rowwise, pipeline.transform(self._load(self._features.features), mean=self.mean(pipeline)))
+        if self._cached is None or self._cached[0] != pipeline.rowwise or self._cached[1].dtype != dtype:
+            self._cached = (pipeline.rowwise, pipeline.transform(self.raw.to(dtype), mean=self.mean(pipeline, dtype)))
         return self._cached[1]
 
-    def some(self, pipeline: Pipeline, numbers: IntArray) -> Tensor:
+    def some(self, pipeline: Pipeline, numbers: IntArray, dtype: torch.dtype) -> Tensor:
         """The vectors of some rows."""
-        return pipeline.transform(self._load(self._features.features[numbers]), mean=self.mean(pipeline))
+        chosen = self.raw[torch.as_tensor(numbers).to(self._device)]
+        return pipeline.transform(chosen.to(dtype), mean=self.mean(pipeline, dtype))
 
-    def mean(self, pipeline: Pipeline) -> Tensor | None:
+    def mean(self, pipeline: Pipeline, dtype: torch.dtype) -> Tensor | None:
         """What `center(mean)` subtracts, (D,)."""
         if self._mean_features is None or not pipeline.needs_mean:
             return None
-        return pipeline.mean_of(self._load(self._mean_features.features))
+        return pipeline.mean_of(torch.as_tensor(self._mean_features.features).to(device=self._device, dtype=dtype))
 
-    def _load(self, x: NDArray[np.floating]) -> Tensor:
-        return torch.as_tensor(x).to(device=self._device, dtype=self._dtype)
+    @property
+    def raw(self) -> Tensor:
+        """The vectors as they are, loaded once."""
+        if self._raw is None:
+            self._raw = torch.as_tensor(self._features.features).to(self._device)
+        return self._raw
 
 
 class TorchEngine:
@@ -109,12 +134,21 @@ class TorchEngine:
         if dtype not in DTYPES:
             raise unknown_choice("dtype", dtype, DTYPES)
         self.device = device
-        self._rows = Rows(features, mean_features, device=device, dtype=DTYPES[dtype])
+        self._rows, self._dtype = Rows(features, mean_features, device=device), DTYPES[dtype]
+
+    def warm_up(self, method: Method, episodes: Episodes) -> None:
+        """See `Engine`."""
+        self.predict(method, episodes.take(slice(0, 1)))
 
     def predict(self, method: Method, episodes: Episodes) -> IntArray:
         """See `Engine`."""
-        x = self._rows.all(method.pipeline)
+        method = with_truth(method, episodes)
+        x = self._rows.all(method.pipeline, self._dtype)
         support, labels, query = (torch.as_tensor(a).to(self.device) for a in (episodes.support, episodes.support_labels, episodes.query))
-        vectors = method.pipeline.episodic.apply(x[support], x[query], mean=self._rows.mean(method.pipeline))
-        predicted: NDArray[np.int64] = method.assign(vectors[0], labels, vectors[1], n_way=episodes.n_way).labels.cpu().numpy()
+        vectors = method.pipeline.episodic.apply(x[support], x[query], mean=self._rows.mean(method.pipeline, self._dtype))
+        predicted: IntArray = method.assign(vectors[0], labels, vectors[1], n_way=episodes.n_way).labels.cpu().numpy()
         return predicted
+
+    def chunk_size(self, n_rows: int, dim: int) -> int:
+        """See `Engine`."""
+        return max(1, min(GATHERED_FLOATS // (n_rows * dim), 1000))

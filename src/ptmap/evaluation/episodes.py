@@ -39,22 +39,23 @@ class Episodes:
     @property
     def hash(self) -> str:
         """Fingerprint of the episodes: equal for two runs exactly when they saw the same problems."""
-        digest = EpisodeDigest()
-        digest.update(self)
-        return digest.hexdigest()
+        return EpisodeDigest().after(self).hexdigest()
 
 
 class EpisodeDigest:
     """Fingerprint of episodes that arrive in chunks; where the chunks were cut does not matter."""
 
     def __init__(self) -> None:
-        self._sha = hashlib.sha256()
+        self._hash = hashlib.sha256()
 
-    def update(self, episodes: Episodes) -> None:
-        """Add the next episodes."""
+    def after(self, episodes: Episodes) -> "EpisodeDigest":
+        """The fingerprint with these episodes added."""
         parts = (episodes.classes, episodes.support, episodes.support_labels, episodes.query, episodes.query_labels)
-        self._sha.update(np.ascontiguousarray(np.concatenate(parts, axis=1), dtype="<i8").tobytes())
+        longer = EpisodeDigest()
+        longer._hash = self._hash.copy()
+        longer._hash.update(np.concatenate([part.astype("<i4") for part in parts], axis=1))
+        return longer
 
     def hexdigest(self) -> str:
         """The first 16 hexadecimal digits."""
-        return self._sha.hexdigest()[:16]
+        return self._hash.hexdigest()[:16]

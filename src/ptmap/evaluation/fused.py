@@ -1,129 +1,202 @@
 """Engines around fused kernels: float32 where it is sure, float64 where a decision is close.
 
 A kernel says by how much the closest decision of each episode was decided. Episodes with a margin
-below `doubt` are done again in float64, so that all labels are those of the float64 reference.
+too small for float32 are done again in float64, so that all labels are those of the float64
+reference. Vectors that are not of unit norm are given to float64 from the start.
 """
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from ptmap.classifiers.proportions import class_mass
-from ptmap.evaluation.engines import Rows, TorchEngine
+from ptmap.evaluation.engines import Rows, TorchEngine, with_truth
 from ptmap.evaluation.episodes import Episodes, IntArray
 from ptmap.features import FeatureSet
-from ptmap.kernels import cpu
+from ptmap.kernels import codes, gram
 from ptmap.methods import Method
 from ptmap.preprocess import Pipeline
 
 # A margin is a difference of two shares of a plan, or of two squared distances where there is no plan.
 SOFT_DOUBT = 1e-3  # float32 moves a share by 1e-6 as a rule, by 2e-3 in the worst of 20,000 real episodes
 HARD_DOUBT = 2e-5  # a hundred roundings of a squared distance between unit vectors
-TOLERANCES = {np.dtype("f4"): 1e-5, np.dtype("f8"): 1e-10}  # of a transport solve, as in classifiers.transport
+TOLERANCES = {torch.float32: 1e-5, torch.float64: 1e-10}  # of a transport solve, as in classifiers.transport
 BLOCK = 64  # episodes that a thread takes at a time, in one workspace
 GRAM_ROWS = 4096  # rows of an episode up to which its Gram matrix (64 MB) is worth having
-STEP_CODES = {"unit": cpu.UNIT, "center": cpu.CENTER, "center(joint)": cpu.CENTER_JOINTLY}
-HARD_CODES = {"nearest": cpu.NEAREST, "kmeans": cpu.KMEANS}
+GATHERED_FLOATS = 2**28  # feature values that the GPU gathers at a time: 1 GB
+STEP_CODES = {"unit": codes.UNIT, "center": codes.CENTER, "center(joint)": codes.CENTER_JOINTLY}
+HARD_CODES = {"nearest": codes.NEAREST, "kmeans": codes.KMEANS}
 
 
-class NumbaEngine:
+_WARM: set[tuple[str, str]] = set()  # (engine, classifier) that this process has compiled
+
+
+class _FusedEngine:
+    """What both kernels share. A subclass gives `_classify`."""
+
+    name: str
+    device: str
+
+    def __init__(self, features: FeatureSet, *, mean_features: FeatureSet | None = None) -> None:
+        self._rows = Rows(features, mean_features, device=self.device)
+        self._readable = TorchEngine(features, device=self.device, dtype="float64", mean_features=mean_features)
+        self._shifted: tuple[Pipeline, Tensor] | None = None
+
+    def predict(self, method: Method, episodes: Episodes) -> IntArray:
+        """See `Engine`."""
+        method = with_truth(method, episodes)
+        if not self._fits(method, episodes):
+            return self._readable.predict(method, episodes)
+        if method.pipeline.rowwise.steps[-1:] != ("unit",):
+            return self._predict_exactly(method, episodes)
+        if self._shifted is None or self._shifted[0] != method.pipeline.rowwise:
+            self._shifted = (method.pipeline.rowwise, shift(self._rows.all(method.pipeline, torch.float32)))
+        labels, margins = self._classify(self._shifted[1], method, episodes)
+        doubtful = np.flatnonzero(margins < (HARD_DOUBT if method.classifier in HARD_CODES else SOFT_DOUBT))
+        if len(doubtful):
+            labels[doubtful] = self._predict_exactly(_part(method, doubtful), episodes.take(doubtful))
+        return labels
+
+    def warm_up(self, method: Method, episodes: Episodes) -> None:
+        """See `Engine`."""
+        if (self.name, method.classifier) in _WARM:
+            return
+        _WARM.add((self.name, method.classifier))
+        first = episodes.take(slice(0, 1))
+        self.predict(method, first)
+        if self._fits(method, first):
+            self._predict_exactly(with_truth(method, first), first)
+
+    def _predict_exactly(self, method: Method, episodes: Episodes) -> IntArray:
+        """Labels in float64, from just the rows that the episodes use."""
+        used, numbers = np.unique(np.concatenate([episodes.support, episodes.query], axis=1), return_inverse=True)
+        support, query = np.split(numbers.reshape(len(episodes), -1), [episodes.support.shape[1]], axis=1)
+        local = Episodes(episodes.classes, support.copy(), episodes.support_labels, query.copy(), episodes.query_labels)
+        labels, margins = self._classify(shift(self._rows.some(method.pipeline, used, torch.float64)), method, local)
+        unsolved = np.flatnonzero(margins < 0)
+        if len(unsolved):
+            labels[unsolved] = self._readable.predict(_part(method, unsolved), episodes.take(unsolved))
+        return labels
+
+    def _fits(self, method: Method, episodes: Episodes) -> bool:
+        """Whether the kernel knows the steps and has room for the episode."""
+        known = all(step in STEP_CODES for step in method.pipeline.episodic.steps)
+        return known and episodes.support.shape[1] + episodes.query.shape[1] <= GRAM_ROWS
+
+    def _classify(self, rows: Tensor, method: Method, episodes: Episodes) -> tuple[IntArray, NDArray[np.floating]]:
+        """Labels, (E, Q), and margins, (E,), from row-wise preprocessed vectors (N, D)."""
+        raise NotImplementedError
+
+
+class NumbaEngine(_FusedEngine):
     """Fused CPU code in Gram space; what it cannot do goes to the readable classifiers."""
 
     name = "numba"
     device = "cpu"
 
-    def __init__(self, features: FeatureSet, *, mean_features: FeatureSet | None = None) -> None:
-        self._rows = Rows(features, mean_features, device="cpu", dtype=torch.float32)
-        self._exact_rows = Rows(features, mean_features, device="cpu", dtype=torch.float64)
-        self._readable = TorchEngine(features, dtype="float64", mean_features=mean_features)
-        self._shifted: tuple[Pipeline, NDArray[np.float32], torch.Tensor] | None = None
-
-    def predict(self, method: Method, episodes: Episodes) -> IntArray:
+    def chunk_size(self, n_rows: int, dim: int) -> int:  # noqa: ARG002 - each thread gathers one episode at a time
         """See `Engine`."""
-        if not fits_gram(method, episodes):
-            return self._readable.predict(method, episodes)
-        rows, shift = self._shifted_rows(method.pipeline)
-        labels, margins = _classify(rows, method, episodes)
-        doubtful = np.flatnonzero(margins < doubt(method, rows))
-        if len(doubtful):
-            again = episodes.take(doubtful)
-            labels[doubtful], margins = self._classify_exactly(method, again, shift)
-            unsolved = np.flatnonzero(margins < 0)
-            if len(unsolved):
-                labels[doubtful[unsolved]] = self._readable.predict(method, again.take(unsolved))
-        return labels
+        return 2000  # about half a second
 
-    def _shifted_rows(self, pipeline: Pipeline) -> tuple[NDArray[np.float32], torch.Tensor]:
-        """All vectors less their mean: no distance changes, and inner products keep more digits."""
-        if self._shifted is None or self._shifted[0] != pipeline.rowwise:
-            rows = self._rows.all(pipeline)
-            shift = rows.mean(dim=0)
-            self._shifted = (pipeline.rowwise, (rows - shift).numpy(), shift)
-        return self._shifted[1:]
+    def _classify(self, rows: Tensor, method: Method, episodes: Episodes) -> tuple[IntArray, NDArray[np.floating]]:
+        from ptmap.kernels import cpu
 
-    def _classify_exactly(self, method: Method, episodes: Episodes, shift: torch.Tensor) -> tuple[IntArray, NDArray[np.float64]]:
-        """The same in float64, from just the rows that the episodes use."""
-        used, numbers = np.unique(np.concatenate([episodes.support, episodes.query], axis=1), return_inverse=True)
-        support, query = np.split(numbers.reshape(len(episodes), -1), [episodes.support.shape[1]], axis=1)
-        local = Episodes(episodes.classes, support.copy(), episodes.support_labels, query.copy(), episodes.query_labels)
-        return _classify((self._exact_rows.some(method.pipeline, used) - shift).numpy(), method, local)
+        x = rows.numpy()
+        lam, alpha, n_steps, classifier, target = _kernel_arguments(method, episodes)
+        labels = np.empty(episodes.query.shape, np.int64)
+        margins = np.empty(len(episodes))
+        steps = np.array([STEP_CODES[step] for step in method.pipeline.episodic.steps], np.int64)
+
+        def classify(part: slice) -> None:
+            given = (x, episodes.support[part], episodes.support_labels[part], episodes.query[part], episodes.n_way, steps)
+            masses = target[part] if len(target) > 1 else target
+            cpu.classify_episodes(*given, classifier, lam, alpha, n_steps, masses, TOLERANCES[rows.dtype], labels[part], margins[part])
+
+        n_threads = torch.get_num_threads()
+        size = min(BLOCK, -(-len(episodes) // n_threads))
+        parts = [slice(first, first + size) for first in range(0, len(episodes), size)]
+        with ThreadPoolExecutor(n_threads) as pool:  # the kernel holds no lock
+            list(pool.map(classify, parts))
+        return labels, margins
 
 
-def doubt(method: Method, rows: NDArray[np.floating]) -> float:
-    """The margin below which float32 is not trusted."""
-    if method.classifier not in HARD_CODES:
-        return SOFT_DOUBT
-    ends_in_unit = method.pipeline.steps[-1:] == ("unit",)
-    return HARD_DOUBT if ends_in_unit else HARD_DOUBT * float(np.einsum("nd,nd->n", rows, rows).max())
+class TritonEngine(_FusedEngine):
+    """Fused CUDA code, one block an episode."""
+
+    name = "triton"
+    device = "cuda"
+
+    def chunk_size(self, n_rows: int, dim: int) -> int:  # noqa: ARG002 - the gathering is cut into pieces below
+        """See `Engine`."""
+        return 10_000
+
+    def _fits(self, method: Method, episodes: Episodes) -> bool:
+        from ptmap.kernels import cuda
+
+        n_rows = episodes.support.shape[1] + episodes.query.shape[1]
+        return super()._fits(method, episodes) and cuda.fits(episodes.n_way, n_rows)
+
+    def _classify(self, rows: Tensor, method: Method, episodes: Episodes) -> tuple[IntArray, NDArray[np.floating]]:
+        from ptmap.kernels import cuda
+
+        numbers = torch.as_tensor(np.concatenate([episodes.support, episodes.query], axis=1)).to(self.device)
+        shown = torch.as_tensor(episodes.support_labels.astype(np.int32)).to(self.device)
+        lam, alpha, n_steps, classifier, target = _kernel_arguments(method, episodes)
+        masses = torch.as_tensor(target).to(rows)
+        size = max(1, GATHERED_FLOATS // (numbers.shape[1] * rows.shape[1]))
+        found = [
+            cuda.classify_grams(
+                grams(method.pipeline, rows[numbers[part]], episodes.support.shape[1]),
+                shown[part],
+                n_query=episodes.query.shape[1],
+                n_way=episodes.n_way,
+                classifier=classifier,
+                lam=lam,
+                alpha=alpha,
+                n_steps=n_steps,
+                target=masses[part] if len(masses) > 1 else masses,
+                tol=TOLERANCES[rows.dtype],
+            )
+            for part in (slice(first, first + size) for first in range(0, len(episodes), size))
+        ]
+        labels, margins = (torch.cat(parts) for parts in zip(*found, strict=True))
+        return labels.cpu().numpy().astype(np.int64), margins.cpu().numpy()
 
 
-def fits_gram(method: Method, episodes: Episodes) -> bool:
-    """Whether a kernel knows the steps and has room for the episode's Gram matrix."""
-    known = all(step in STEP_CODES for step in method.pipeline.episodic.steps)
-    return known and episodes.support.shape[1] + episodes.query.shape[1] <= GRAM_ROWS
+def shift(rows: Tensor) -> Tensor:
+    """Vectors less their mean: no distance changes, and inner products keep more digits."""
+    return rows - rows.mean(dim=0)
 
 
-def _classify(rows: NDArray[np.floating], method: Method, episodes: Episodes) -> tuple[IntArray, NDArray[np.float64]]:
-    """Labels, (E, Q), and margins, (E,), of the CPU kernel."""
-    classifier, target = kernel_target(method, episodes)
-    labels = np.empty(episodes.query.shape, np.int64)
-    margins = np.empty(len(episodes))
-    steps = np.array([STEP_CODES[step] for step in method.pipeline.episodic.steps], np.int64)
-    lam, alpha, n_steps = (method.settings.get(name, 0) for name in ("lam", "alpha", "n_steps"))
-
-    def classify(part: slice) -> None:
-        cpu.classify_episodes(
-            rows,
-            episodes.support[part],
-            episodes.support_labels[part],
-            episodes.query[part],
-            episodes.n_way,
-            steps,
-            classifier,
-            float(lam),
-            float(alpha),
-            int(n_steps),
-            target[part] if len(target) > 1 else target,
-            TOLERANCES[rows.dtype],
-            labels[part],
-            margins[part],
-        )
-
-    parts = [slice(first, first + BLOCK) for first in range(0, len(episodes), BLOCK)]
-    with ThreadPoolExecutor(torch.get_num_threads()) as pool:  # the kernel holds no lock
-        list(pool.map(classify, parts))
-    return labels, margins
+def grams(pipeline: Pipeline, x: Tensor, n_support: int) -> Tensor:
+    """Gram matrices after the episodic steps, (E, n, D) -> (E, n, n)."""
+    g = x @ x.mT
+    for step in pipeline.episodic.steps:
+        g = gram.normalise(g) if step == "unit" else gram.center(g, n_support=n_support, jointly=step == "center(joint)")
+    return g.contiguous()
 
 
-def kernel_target(method: Method, episodes: Episodes) -> tuple[int, NDArray[np.float64]]:
-    """The kernel's code of the classifier, and the class masses it imposes, (E, W) or (1, W)."""
+def _part(method: Method, numbers: IntArray) -> Method:
+    """The method for some of the episodes that it was given class sizes for."""
+    proportions = method.settings.get("proportions")
+    if not (isinstance(proportions, Tensor) and proportions.ndim == 2):
+        return method
+    return Method(method.name, method.title, method.pipeline, method.classifier, {**method.settings, "proportions": proportions[numbers]})
+
+
+def _kernel_arguments(method: Method, episodes: Episodes) -> tuple[float, float, int, int, NDArray[np.float64]]:
+    """lam, alpha, n_steps, the kernel's code of the classifier, and the class masses it imposes, (E, W) or (1, W)."""
+    settings: dict[str, Any] = {"lam": 0, "alpha": 0, "n_steps": 0, **method.settings}
+    knobs = float(settings["lam"]), float(settings["alpha"]), int(settings["n_steps"])
     unused = np.zeros((1, episodes.n_way))
     if method.classifier in HARD_CODES:
-        return HARD_CODES[method.classifier], unused
+        return *knobs, HARD_CODES[method.classifier], unused
     shape_only = torch.empty(*episodes.query.shape, 0, dtype=torch.float64)
-    imposed = class_mass(method.settings.get("proportions", "free"), shape_only, n_way=episodes.n_way)
+    imposed = class_mass(settings.get("proportions", "free"), shape_only, n_way=episodes.n_way)
     if imposed is None:
-        return cpu.FREE, unused
-    return cpu.MINIMUM if imposed.minimum else cpu.MASS, imposed.mass.contiguous().numpy()
+        return *knobs, codes.FREE, unused
+    return *knobs, codes.MINIMUM if imposed.minimum else codes.MASS, imposed.mass.numpy()

@@ -26,7 +26,7 @@ class QuerySpec:
             return cls(text.kind, text.numbers)
         try:
             return cls._parse(str(text).strip())
-        except ValueError:
+        except (ValueError, IndexError):
             raise InputError(f"queries must be N, N,N,..., dirichlet:A:N or present:K:N, got '{text}'.") from None
 
     @classmethod
@@ -51,7 +51,7 @@ class QuerySpec:
         return spec
 
     def __str__(self) -> str:
-        numbers = [f"{number:g}" for number in self.numbers]
+        numbers = [str(int(number)) if number == int(number) else repr(number) for number in self.numbers]
         return ",".join(numbers) if self.kind in ("each", "counts") else ":".join([self.kind, *numbers])
 
     def total(self, n_way: int) -> int:

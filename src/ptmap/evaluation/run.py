@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -13,9 +14,6 @@ from ptmap.evaluation.results import EvaluationResult, versions
 from ptmap.evaluation.sampling import make_draws
 from ptmap.features import FeatureSet
 from ptmap.methods import Method
-
-CHUNK_FLOATS = 25_000_000  # feature values of one chunk of episodes: 100 MB in float32
-CHUNK_EPISODES = 1000  # at most, so that the bar moves and Ctrl-C is heard
 
 
 def evaluate(
@@ -62,14 +60,19 @@ def evaluate(
     source = make_draws(features, draws=draws, n_way=n_way, n_shot=n_shot, queries=spec, seed=seed)
     runner = make_engine(features, engine=engine, device=device, dtype=dtype, mean_features=mean_features)
     rows = n_way * n_shot + spec.total(n_way)
-    chunk_size = max(1, min(CHUNK_FLOATS // (rows * features.dim), CHUNK_EPISODES))
+    chunk_size = runner.chunk_size(rows, features.dim)
 
     accuracies: list[list[np.ndarray]] = [[] for _ in methods]
     seconds = [0.0] * len(methods)
     digest = EpisodeDigest()
+    hasher = ThreadPoolExecutor(1)  # hashes while the engine works
     interrupted = False
     try:
         for episodes in source.chunks(n_episodes, chunk_size):
+            if not accuracies[0]:
+                for method in methods:
+                    runner.warm_up(method, episodes)
+            hashed = hasher.submit(digest.after, episodes)
             found = []
             for index, method in enumerate(methods):
                 begun = time.perf_counter()
@@ -79,11 +82,12 @@ def evaluate(
                     on_progress(len(episodes))
             for kept, new in zip(accuracies, found, strict=True):
                 kept.append(new)
-            digest.update(episodes)
+            digest = hashed.result()
     except KeyboardInterrupt:
         if not accuracies[0]:
             raise
         interrupted = True
+    hasher.shutdown()
     provenance = {
         "draws": draws,
         "seed": seed,

@@ -6,17 +6,20 @@ disjoint and every image of every class can be drawn, however unequal the classe
 """
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ptmap.errors import InputError, unknown_choice
 from ptmap.evaluation._draw import DIRICHLET, EACH, PRESENT, draw_episodes
-from ptmap.evaluation.episodes import Episodes
+from ptmap.evaluation.episodes import Episodes, IntArray
 from ptmap.evaluation.queries import QuerySpec
 from ptmap.features import FeatureSet
 
 DRAWS = ("own", "authors")
+THREAD_EPISODES = 500  # that a thread draws at a time
 _KINDS = {"each": EACH, "counts": EACH, "dirichlet": DIRICHLET, "present": PRESENT}
 
 
@@ -37,6 +40,12 @@ def make_draws(
     if draws == "authors":
         return AuthorsDraws(features, n_way=n_way, n_shot=n_shot, queries=queries, seed=seed)
     raise unknown_choice("draws", draws, DRAWS)
+
+
+def _check_seed(seed: int) -> int:
+    if not 0 <= seed < 2**32:
+        raise InputError(f"seed must lie in 0..{2**32 - 1}, got {seed}.")
+    return seed
 
 
 def sample_episodes(
@@ -73,7 +82,7 @@ class OwnDraws:
 
     def __init__(self, features: FeatureSet, *, n_way: int, n_shot: int, queries: str | int | QuerySpec, seed: int) -> None:
         self.spec = QuerySpec.parse(queries)
-        self.n_way, self.n_shot, self.seed = n_way, n_shot, seed
+        self.n_way, self.n_shot, self.seed = n_way, n_shot, _check_seed(seed)
         _check_sizes(features, n_way, n_shot, self.spec)
         self._rows = np.concatenate(features.class_rows)
         self._offsets = np.concatenate([[0], np.cumsum(features.class_sizes)])
@@ -88,8 +97,18 @@ class OwnDraws:
             size = min(chunk_size, n_episodes - first)
             shapes = (self.n_way, self.n_way * self.n_shot, self.n_way * self.n_shot, total, total)
             arrays = [np.empty((size, width), np.int64) for width in shapes]
-            draw_episodes(self.seed, first, self._rows, self._offsets, self.n_shot, _KINDS[self.spec.kind], numbers, *arrays)
+            self._draw(first, numbers, arrays)
             yield Episodes(*arrays)
+
+    def _draw(self, first: int, numbers: NDArray[np.float64], arrays: list[IntArray]) -> None:
+        """Fill the arrays with episodes first, first + 1, ..., in threads: the compiled loop holds no lock."""
+
+        def draw(begin: int) -> None:
+            some = [array[begin : begin + THREAD_EPISODES] for array in arrays]
+            draw_episodes(self.seed, first + begin, self._rows, self._offsets, self.n_shot, _KINDS[self.spec.kind], numbers, *some)
+
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(draw, range(0, len(arrays[0]), THREAD_EPISODES)))
 
 
 class AuthorsDraws:
@@ -105,7 +124,7 @@ class AuthorsDraws:
         spec = QuerySpec.parse(queries)
         if spec.kind != "each":
             raise InputError(f"the authors' draws have as many queries of each class, got queries '{spec}'. Use --draws own.")
-        self.n_way, self.n_shot, self.n_query, self.seed = n_way, n_shot, int(spec.numbers[0]), seed
+        self.n_way, self.n_shot, self.n_query, self.seed = n_way, n_shot, int(spec.numbers[0]), _check_seed(seed)
         _check_sizes(features, n_way, n_shot, spec)
         self._smallest = int(features.class_sizes.min())
         self._rows = np.stack([rows[: self._smallest] for rows in features.class_rows])  # (classes, smallest)

@@ -11,17 +11,26 @@ import math
 import numpy as np
 
 from ptmap.kernels._math import Array, exp, fast_jit, gram, solve_in_place
+from ptmap.kernels.codes import (
+    CENTER_JOINTLY,
+    DAMPING_FACTOR,
+    ENOUGH,
+    FIRST_DAMPING,
+    FIRST_DAMPING_EXACT,
+    FREE,
+    KMEANS,
+    KMEANS_ITERATIONS,
+    LONGEST_STEP,
+    MASS,
+    MINIMUM,
+    NEAREST,
+    NEWTON_ITERATIONS,
+    UNIT,
+)
 
-UNIT, CENTER, CENTER_JOINTLY = 0, 1, 2  # episodic steps of a pipeline
-NEAREST, KMEANS, FREE, MASS, MINIMUM = 0, 1, 2, 3, 4  # classifiers: FREE is soft K-Means, MASS and MINIMUM are MAP
 PADDING = 8  # rows of an episode are rounded up to a full vector register
 GROUP = 5  # classes whose sums are formed together; papers have 5, 10 or 20
-KMEANS_ITERATIONS = 100  # as the readable classifier
-NEWTON_ITERATIONS = 60  # an episode that needs more is given to the readable solver
 NOTHING = -1e30  # the score of a class that must stay empty
-
-# As in classifiers.transport, where they are explained.
-ENOUGH, FIRST_DAMPING, DAMPING_FACTOR, LONGEST_STEP = 0.9, 1e-6, 30.0, 5.0
 
 
 @fast_jit
@@ -351,7 +360,8 @@ def _solve_biases(
     n_way, n_query = scores.shape
     hessian, missing, accepted, accepted_mass = solver[:n_way], solver[n_way], solver[n_way + 1], solver[n_way + 2]
     step = solver[n_way + 3]
-    error, damping, sure = np.inf, FIRST_DAMPING, True
+    first_damping = FIRST_DAMPING if scores.itemsize == 4 else FIRST_DAMPING_EXACT
+    error, damping, sure = np.inf, first_damping, True
     for _ in range(NEWTON_ITERATIONS):
         _share(scores, biases, plan, mass, largest)
         new_error, mean_mass, slope = 0.0, 0.0, 0.0
@@ -368,7 +378,7 @@ def _solve_biases(
             return True
         if sure or new_error < ENOUGH * error or slope > 0:
             if not sure:
-                damping = max(damping / DAMPING_FACTOR, FIRST_DAMPING)
+                damping = max(damping / DAMPING_FACTOR, first_damping)
             error, sure = new_error, False
             for j in range(n_way):
                 accepted[j], accepted_mass[j], step[j] = biases[j], mass[j], missing[j]

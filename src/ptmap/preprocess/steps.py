@@ -36,8 +36,10 @@ def power(x: Tensor, *, beta: float) -> Tensor:
 
 def unit(x: Tensor) -> Tensor:
     """Scale each vector to Euclidean norm 1, (..., D) -> (..., D); a zero vector stays zero."""
+    tiny = torch.finfo(x.dtype).tiny
+    x = x / x.abs().amax(dim=-1, keepdim=True).clamp_min(tiny)  # so that no square overflows or vanishes
     norm: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-    return x / norm.clamp_min(torch.finfo(x.dtype).tiny)
+    return x / norm.clamp_min(tiny)
 
 
 def separate_means(support: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,111 @@
+"""The engine on one GPU: agreement with float64 on 10,000 real episodes, kernel time, end-to-end time.
+
+python benchmarks/h200.py FEATURES.npy OUT.json      (FEATURES: rows in blocks of 600 a class)
+"""
+
+import json
+import platform
+import statistics
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+import triton
+
+from ptmap.evaluation import evaluate, sample_episodes
+from ptmap.evaluation.engines import TorchEngine
+from ptmap.evaluation.fused import TritonEngine, _kernel_arguments, grams, shift
+from ptmap.features import FeatureSet, read_features
+from ptmap.kernels import cuda
+from ptmap.methods import configure
+
+N_EPISODES = 10_000
+
+
+def widened(features: FeatureSet, dim: int) -> FeatureSet:
+    """The features repeated side by side up to a dim: same geometry, more numbers."""
+    times = dim // features.dim
+    return FeatureSet(np.tile(features.features, (1, times)), features.labels, features.class_names, features.provenance)
+
+
+def timed(function, repeats: int = 7) -> dict[str, float]:
+    """Median, best and worst wall seconds of a call that ends synchronised."""
+    function()
+    seconds = []
+    for _ in range(repeats):
+        torch.cuda.synchronize()
+        begun = time.perf_counter()
+        function()
+        torch.cuda.synchronize()
+        seconds.append(time.perf_counter() - begun)
+    return {"median_s": statistics.median(seconds), "min_s": min(seconds), "max_s": max(seconds)}
+
+
+def main(path: str, out: str) -> None:
+    features = read_features(path, per_class=600)
+    report = {
+        "gpu": torch.cuda.get_device_name(),
+        "torch": torch.__version__,
+        "triton": triton.__version__,
+        "python": platform.python_version(),
+        "n_episodes": N_EPISODES,
+        "features": features.fingerprint,
+        "cells": [],
+    }
+    for n_shot, name, dim in (
+        (1, "map", 640),
+        (5, "map", 640),
+        (1, "map", 2560),
+        (1, "ncm", 640),
+        (1, "kmeans", 640),
+        (1, "soft-kmeans", 640),
+    ):
+        used = features if dim == features.dim else widened(features, dim)
+        method = configure(name, n_shot=n_shot, dataset="cifar-fs")
+        episodes = sample_episodes(used, n_episodes=N_EPISODES, n_shot=n_shot)
+        engine = TritonEngine(used)
+        cell = {"method": name, "n_shot": n_shot, "dim": dim}
+        predicted = engine.predict(method, episodes)
+        cell["accuracy"] = 100 * float((predicted == episodes.query_labels).mean())
+        if dim == 640:
+            reference = TorchEngine(used, device="cuda", dtype="float64")
+            exact = np.concatenate([reference.predict(method, episodes.take(slice(i, i + 1000))) for i in range(0, N_EPISODES, 1000)])
+            cell["labels"] = int(exact.size)
+            cell["labels_unlike_float64"] = int((exact != predicted).sum())
+        cell["predict"] = timed(lambda: engine.predict(method, episodes))
+        cell["end_to_end"] = timed(lambda: evaluate(used, [method], n_shot=n_shot, n_episodes=N_EPISODES, device="cuda"))
+        lam, alpha, n_steps, classifier, target = _kernel_arguments(method, episodes)
+        rows = shift(engine._rows.all(method.pipeline, torch.float32))
+        numbers = torch.as_tensor(np.concatenate([episodes.support, episodes.query], axis=1)).cuda()
+        chunk = 2500 if dim == 640 else 625
+        n_support = episodes.support.shape[1]
+        parts = [numbers[i : i + chunk] for i in range(0, N_EPISODES, chunk)]
+        cell["gather_and_gram"] = timed(lambda: [grams(method.pipeline, rows[part], n_support) for part in parts])
+        matrices = torch.cat([grams(method.pipeline, rows[part], n_support) for part in parts])
+        settings = dict(
+            n_query=75,
+            n_way=5,
+            classifier=classifier,
+            lam=lam,
+            alpha=alpha,
+            n_steps=n_steps,
+            target=torch.as_tensor(target, dtype=torch.float32).cuda(),
+            tol=1e-5,
+        )
+        shown = torch.as_tensor(episodes.support_labels.astype(np.int32)).cuda()
+        cell["kernel"] = timed(lambda: cuda.classify_grams(matrices, shown, **settings), repeats=15)
+        labels, margins = cuda.classify_grams(matrices, shown, **settings)
+        cell["doubtful_episodes"] = int((margins < 1e-3).sum())
+        cell["unsolved_episodes"] = int((margins < 0).sum())
+        cell["kernel_labels_unlike_final"] = int((labels.cpu().numpy() != predicted).sum())
+        report["cells"].append(cell)
+        print(json.dumps(cell), flush=True)
+        del matrices, engine
+        torch.cuda.empty_cache()
+        Path(out).write_text(json.dumps(report, indent=1))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,86 @@
+"""`ptmap compare`: paired differences between methods on the same episodes."""
+
+import json
+from typing import Annotated
+
+import typer
+
+from ptmap.cli import options
+from ptmap.cli.console import describe_features, end_interrupted, load_features, print_table, progress_bar
+from ptmap.errors import InputError
+
+
+def compare_command(
+    methods: Annotated[list[str], typer.Argument(help=f"{options.METHODS}; two or more, or one with several values of a knob.")],
+    baseline: Annotated[str | None, typer.Option(help="Method to compare with. [the first]", show_default=False)] = None,
+    features: options.FeaturesOption = None,
+    shots: options.Shots = None,
+    ways: options.Ways = 5,
+    queries: options.Queries = None,
+    episodes: options.Episodes = 1000,
+    draws: options.Draws = "own",
+    seed: options.Seed = 0,
+    beta: options.Beta = None,
+    lam: options.Lam = None,
+    alpha: options.Alpha = None,
+    n_steps: options.NSteps = None,
+    pipeline: options.Pipeline = None,
+    settings: options.Settings = None,
+    mean_of: options.MeanOf = None,
+    per_class: options.PerClass = None,
+    engine: options.Engine = "auto",
+    device: options.Device = "auto",
+    dtype: options.Dtype = "float32",
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
+    latex: Annotated[bool, typer.Option("--latex", help="Print a LaTeX tabular (booktabs).")] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Paired differences between methods on the same episodes.
+
+    ptmap compare ncm kmeans map --shots 1 --shots 5 --queries 15 --queries dirichlet:2:75
+    """
+    if markdown + latex + as_json > 1:
+        raise InputError("give one of --markdown, --latex and --json, not several.")
+    from ptmap.evaluation.comparison import compare_results
+    from ptmap.evaluation.settings import read_settings
+    from ptmap.evaluation.sweep import evaluate_cells, plan_cells
+    from ptmap.evaluation.tables import tabulate_comparisons, to_latex, to_markdown
+
+    feature_set = load_features(features, per_class=per_class)
+    cells = plan_cells(
+        methods,
+        shots=shots or [1],
+        queries=queries or ["15"],
+        dataset=feature_set.provenance.get("dataset"),
+        knobs={"beta": beta or [], "lam": lam or [], "alpha": alpha or [], "n_steps": [] if n_steps is None else [n_steps]},
+        pipeline=pipeline,
+        tuned=None if settings is None else read_settings(settings),
+    )
+    if baseline is not None and baseline not in methods:
+        raise InputError(f"--baseline must be one of the compared methods, {', '.join(methods)}, got '{baseline}'.")
+    if len(cells[0].methods) < 2:
+        raise InputError(f"compare needs at least two methods, got {cells[0].methods[0].name}. Name another, or several values of a knob.")
+    with progress_bar("compare", episodes * sum(len(cell.methods) for cell in cells)) as advance:
+        results, interrupted = evaluate_cells(
+            feature_set,
+            cells,
+            n_way=ways,
+            n_episodes=episodes,
+            draws=draws,
+            seed=seed,
+            engine=engine,
+            device=device,
+            dtype=dtype,
+            mean_features=None if mean_of is None else load_features(mean_of, per_class=per_class),
+            on_progress=advance,
+        )
+    comparisons = compare_results(results, baseline=baseline)
+    table = tabulate_comparisons(comparisons, about=describe_features(feature_set))
+    if as_json:
+        typer.echo(json.dumps({"results": [comparison.to_dict() for comparison in comparisons]}, indent=2))
+    elif markdown or latex:
+        typer.echo(to_markdown(table) if markdown else to_latex(table))
+    else:
+        print_table(table)
+    if interrupted:
+        end_interrupted("the comparison covers the episodes done so far.")

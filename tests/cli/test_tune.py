@@ -1,0 +1,116 @@
+"""`ptmap tune`, and `ptmap evaluate` with what it wrote."""
+
+import json
+import tomllib
+
+import pytest
+
+FEW = ["--ways", 3, "--queries", 4, "--episodes", 15]
+SMALL = ["--beta", 0.25, "--beta", 1, "--lam", 5, "--lam", 10, "--alpha", 0.4]
+
+
+def test_the_installed_program_tunes_and_evaluate_reads_it(program, make_file, tmp_path):
+    file, novel, out = make_file("val.npz"), make_file("novel.npz", seed=3), tmp_path / "tuned"
+    done = program("tune", file, "--novel", novel, *FEW, *SMALL, "--output", out)
+    assert done.code == 0, done.stderr
+    names = ["curves-1-shot.png", "curves-1-shot.svg", "settings.toml", "tuning.json"]
+    assert sorted(path.name for path in out.iterdir()) == names
+    assert all(name in done.stderr for name in names)
+    assert done.stdout.count("chosen") == 3
+    text = (out / "settings.toml").read_text(encoding="utf-8")
+    found = json.loads((out / "tuning.json").read_text())
+    (tuning,) = found["tunings"]
+    assert tomllib.loads(text) == {"map": {"1-shot": tuning["chosen"]}}
+    for word in ("# Written by: ptmap tune", found["fingerprint"], "15 episodes", f"{tuning['result']['accuracy']:.2f} ± "):
+        assert word in text
+    evaluated = program("evaluate", file, *FEW, "--settings", out / "settings.toml", "--json")
+    (result,) = json.loads(evaluated.stdout)["results"]
+    assert result["accuracy"] == tuning["result"]["accuracy"]  # same classes, same episodes, same settings
+    assert result["episode_hash"] == tuning["result"]["episode_hash"]
+
+
+def test_novel_features_change_neither_choice_nor_settings(here, make_file, tmp_path):
+    words = ["tune", make_file("val.npz"), *FEW, *SMALL, "--no-plot", "--grid"]
+    tables = []
+    for number, more in enumerate(([], ["--novel", make_file("a.npz", seed=1)], ["--novel", make_file("b.npz", seed=2)])):
+        assert here(*words, *more, "--output", tmp_path / str(number)).code == 0
+        tables.append((tmp_path / str(number) / "settings.toml").read_text(encoding="utf-8").split("\n", 1)[1])  # less the command
+    assert tables[0] == tables[1] == tables[2]
+
+
+def test_several_shots_in_one_file_and_given_options_win(here, make_file, tmp_path):
+    file, out = make_file(), tmp_path / "tuned"
+    assert here("tune", file, "--shots", 1, "--shots", 3, *FEW, *SMALL, "--no-plot", "--output", out).code == 0
+    tuned = tomllib.loads((out / "settings.toml").read_text(encoding="utf-8"))["map"]
+    assert set(tuned) == {"1-shot", "3-shot"}
+    words = ["evaluate", file, *FEW, "--settings", out / "settings.toml", "--json"]
+    done = here(*words, "--shots", 1, "--shots", 3, "--lam", 7)
+    for result in json.loads(done.stdout)["results"]:
+        expected = tuned[f"{result['n_shot']}-shot"]
+        assert result["settings"] == {"lam": 7.0, "alpha": expected["alpha"], "n_steps": expected["n_steps"], "proportions": "uniform"}
+        assert result["pipeline"].startswith(f"power({expected['beta']:g})")
+    refused = here(*words, "--shots", 2)
+    assert refused.code == 2
+    assert "--shots 1, 3, got 2" in refused.stderr
+
+
+def test_json_is_all_of_stdout(here, make_file, tmp_path):
+    done = here("tune", make_file(), *FEW, *SMALL, "--json", "--no-plot", "--output", tmp_path / "tuned")
+    (tuning,) = json.loads(done.stdout)["tunings"]
+    assert [curve["knob"] for curve in tuning["curves"]] == ["beta", "lam", "alpha"]
+    assert len(tuning["tried"]) == 3
+    assert not tuning["interrupted"]
+
+
+def test_the_embedded_set_is_called_a_demonstration(here, tmp_path):
+    words = ["--method", "ncm", "--beta", 0.5, "--episodes", 5, "--no-plot", "--output", tmp_path / "tuned"]
+    done = here("tune", *words)
+    assert done.code == 0, done.stderr
+    assert "novel classes, not validation classes: a demonstration only" in done.stderr
+    assert "demonstration" in done.stdout
+    assert "demonstration" in (tmp_path / "tuned" / "settings.toml").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--method", "ncm-raw"], "no knob to tune"),
+        (["--method", "kmeans", "--alpha", 1], "--alpha has no effect on kmeans"),
+        (["--method", "knn"], "'knn'"),
+        (["--lam", -3], "lam must be"),
+        (["--ways", 9], "1..6"),
+        (["--novel", "nowhere.npz"], "nowhere.npz does not exist"),
+        (["--output", "/dev/null/x"], "cannot be written"),
+    ],
+    ids=lambda value: " ".join(map(str, value)) if isinstance(value, list) else "",
+)
+def test_bad_input_ends_in_one_line(here, make_file, tmp_path, words, expected):
+    done = here("tune", make_file(), *FEW, "--output", tmp_path / "tuned", "--no-plot", *words)
+    assert (done.code, done.stdout) == (2, "")
+    assert done.stderr.startswith("ptmap: ")
+    assert done.stderr.count("\n") == 1
+    assert expected in done.stderr
+
+
+def test_ctrl_c_reports_what_was_done_and_writes_no_settings(here, make_file, tmp_path, monkeypatch):
+    from ptmap.evaluation import tuning
+
+    calls = []
+
+    def stop_in_the_third(*arguments, **options):
+        calls.append(arguments)
+        if len(calls) == 3:  # start, rest of beta, rest of lam
+            raise KeyboardInterrupt
+        return evaluate(*arguments, **options)
+
+    evaluate = tuning.evaluate
+    monkeypatch.setattr(tuning, "evaluate", stop_in_the_third)
+    done = here("tune", make_file(), *FEW, *SMALL, "--output", tmp_path / "tuned")
+    assert done.code == 130
+    assert "beta" in done.stdout
+    assert "Interrupted" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list((tmp_path / "tuned").iterdir())
+    calls[:] = [None] * 2
+    at_once = here("tune", make_file(), *FEW, *SMALL, "--output", tmp_path / "tuned")
+    assert (at_once.code, at_once.stdout, at_once.stderr) == (130, "", "ptmap: interrupted.\n")

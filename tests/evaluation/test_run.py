@@ -1,0 +1,174 @@
+"""Running methods over episodes: repeatable, paired, chunked without a trace, and honest when interrupted."""
+
+import json
+
+import numpy as np
+import pytest
+from sklearn.neighbors import NearestCentroid
+
+from ptmap.errors import InputError
+from ptmap.evaluation import evaluate, sample_episodes
+from ptmap.evaluation.engines import TorchEngine
+from ptmap.evaluation.fused import NumbaEngine
+from ptmap.methods import METHODS, configure
+
+EVERY_METHOD = [configure(name, n_shot=2) for name in METHODS]
+ENGINES = pytest.mark.parametrize("engine", ["torch", "numba"])
+
+
+@pytest.fixture(scope="module")
+def features(make_features):
+    return make_features([15, 20, 25, 30, 15], dim=6)
+
+
+def accuracies(features, methods=EVERY_METHOD, **changed):
+    settings = {"n_way": 3, "n_shot": 2, "queries": 6, "n_episodes": 20, "seed": 4, "engine": "torch", "device": "cpu", **changed}
+    return evaluate(features, methods, **settings)
+
+
+def test_the_same_seed_gives_the_same_numbers(features):
+    first, again, other = accuracies(features), accuracies(features), accuracies(features, seed=5)
+    for a, b in zip(first, again, strict=True):
+        np.testing.assert_array_equal(a.accuracies, b.accuracies)
+        assert a.provenance["episode_hash"] == b.provenance["episode_hash"]
+    assert other[0].provenance["episode_hash"] != first[0].provenance["episode_hash"]
+
+
+@pytest.mark.parametrize("draws", ["own", "authors"])
+def test_all_methods_see_the_same_episodes(features, draws):
+    together = accuracies(features, draws=draws)
+    assert [r.method for r in together] == list(METHODS)
+    assert len({r.provenance["episode_hash"] for r in together}) == 1
+    for method, result in zip(EVERY_METHOD, together, strict=True):
+        alone = accuracies(features, [method], draws=draws)[0]
+        np.testing.assert_array_equal(alone.accuracies, result.accuracies)
+        assert alone.provenance["episode_hash"] == result.provenance["episode_hash"]
+
+
+def test_accuracies_are_those_of_a_nearest_centroid_on_the_same_rows(features):
+    found = accuracies(features, [configure("ncm-raw", n_shot=2)])[0]
+    episodes = sample_episodes(features, n_episodes=20, n_way=3, n_shot=2, queries=6, seed=4)
+    assert found.provenance["episode_hash"] == episodes.hash
+    for episode, accuracy in enumerate(found.accuracies):
+        oracle = NearestCentroid().fit(features.features[episodes.support[episode]], episodes.support_labels[episode])
+        assert accuracy == oracle.score(features.features[episodes.query[episode]], episodes.query_labels[episode])
+
+
+@ENGINES
+@pytest.mark.parametrize("size", [1, 7])
+def test_the_size_of_chunks_has_no_effect(features, monkeypatch, engine, size):
+    whole = accuracies(features, engine=engine)
+    for engine_class in (TorchEngine, NumbaEngine):
+        monkeypatch.setattr(engine_class, "chunk_size", lambda *_: size)
+    calls = []
+    cut = accuracies(features, engine=engine, on_progress=calls.append)
+    assert calls == [min(size, 20 - first) for first in range(0, 20, size) for _ in EVERY_METHOD]
+    for a, b in zip(whole, cut, strict=True):
+        np.testing.assert_array_equal(a.accuracies, b.accuracies)
+        assert a.provenance["episode_hash"] == b.provenance["episode_hash"]
+
+
+class StopsAfter:
+    """A progress callback at which the user presses Ctrl-C."""
+
+    def __init__(self, calls):
+        self.left = calls
+
+    def __call__(self, _):
+        self.left -= 1
+        if self.left < 0:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(("calls", "done"), [(2, 5), (3, 5), (4, 10), (7, 15)])
+def test_an_interrupted_run_reports_the_episodes_that_all_methods_finished(features, monkeypatch, calls, done):
+    monkeypatch.setattr(TorchEngine, "chunk_size", lambda *_: 5)
+    pair = EVERY_METHOD[:2]
+    whole = accuracies(features, pair)
+    part = accuracies(features, pair, on_progress=StopsAfter(calls))
+    for a, b in zip(whole, part, strict=True):
+        assert (a.interrupted, b.interrupted) == (False, True)
+        assert b.n_episodes == done
+        np.testing.assert_array_equal(b.accuracies, a.accuracies[:done])
+        assert b.provenance["episode_hash"] == accuracies(features, pair, n_episodes=done)[0].provenance["episode_hash"]
+
+
+def test_an_interruption_before_any_result_is_passed_on(features):
+    with pytest.raises(KeyboardInterrupt):
+        accuracies(features, on_progress=StopsAfter(0))
+
+
+@ENGINES
+def test_center_mean_takes_its_mean_from_other_features(features, make_features, engine):
+    """SimpleShot's CL2N in plain numpy, on episodes drawn outside."""
+    base = make_features([9, 9], dim=6, seed=8)
+    method = configure("ncm", n_shot=2, pipeline="center(mean) | unit")
+    found = accuracies(features, [method], mean_features=base, engine=engine)[0]
+    x = features.features.astype(np.float64) - base.features.astype(np.float64).mean(axis=0)
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    episodes = sample_episodes(features, n_episodes=20, n_way=3, n_shot=2, queries=6, seed=4)
+    for episode, accuracy in enumerate(found.accuracies):
+        ways = episodes.support_labels[episode]
+        means = np.stack([x[episodes.support[episode]][ways == way].mean(axis=0) for way in range(3)])
+        nearest = ((x[episodes.query[episode]][:, None] - means) ** 2).sum(axis=-1).argmin(axis=1)
+        assert accuracy == (nearest == episodes.query_labels[episode]).mean()
+
+
+@ENGINES
+def test_center_mean_without_a_mean_is_refused(features, engine):
+    with pytest.raises(InputError, match=r"needs a mean, got none\. Give --mean-of FILE"):
+        accuracies(features, [configure("ncm", n_shot=2, pipeline="center(mean) | unit")], engine=engine)
+
+
+def test_a_result_tells_how_to_repeat_it(features):
+    found = accuracies(features, queries="dirichlet:2:18")[-1].to_dict()
+    assert found["features"]["fingerprint"] == features.fingerprint
+    assert {"draws", "seed", "episode_hash", "engine", "device", "dtype", "versions"} <= found.keys()
+    assert found["pipeline"] == "power(0.5) | unit | center | unit"
+    assert (found["queries"], found["n_query"], found["n_episodes"]) == ("dirichlet:2:18", 18, 20)
+    json.dumps(found, allow_nan=False)
+
+
+@ENGINES
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"lam": -1.0}, "lam must be a positive"),
+        ({"lam": float("nan")}, "lam must be a positive"),
+        ({"alpha": 0.0}, "alpha must satisfy"),
+        ({"alpha": 1.5}, "alpha must satisfy"),
+        ({"n_steps": -1}, "n_steps must be 0 or more"),
+        ({"proportions": [1, 2, 3]}, "must sum to 18"),
+        ({"proportions": "equal"}, "proportions must be one of"),
+    ],
+)
+def test_settings_out_of_range_are_refused_by_every_engine(features, engine, settings, message):
+    with pytest.raises(InputError, match=message):
+        accuracies(features, [configure("map", n_shot=2, **settings)], engine=engine)
+
+
+@ENGINES
+def test_features_that_a_pipeline_cannot_use_are_refused_by_every_engine(features, make_features, engine):
+    broken = make_features([15, 15, 15], dim=6)
+    broken.features[7] = 0
+    with pytest.raises(InputError, match="only zeros in row 7"):
+        accuracies(broken, [configure("map", n_shot=2)], engine=engine)
+    broken.features[7] = -1
+    with pytest.raises(InputError, match="must not be negative"):
+        accuracies(broken, [configure("map", n_shot=2)], engine=engine)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"n_episodes": 0}, "n_episodes must be at least 1, got 0"),
+        ({"methods": []}, "at least one method"),
+        ({"engine": "jax"}, "engine must be one of auto, torch, numba"),
+        ({"device": "tpu"}, "device must be one of auto, cpu, cuda, mps"),
+        ({"dtype": "float8"}, "dtype must be one of float32, float64"),
+        ({"draws": "mine"}, "draws must be one of own, authors"),
+    ],
+)
+def test_impossible_runs_are_refused(features, settings, message):
+    with pytest.raises(InputError, match=message):
+        accuracies(features, **settings)

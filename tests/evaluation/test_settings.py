@@ -1,0 +1,119 @@
+"""Knobs, TOML there and back, and plans of several methods."""
+
+import tomllib
+
+import pytest
+
+from ptmap.errors import FileFormatError, InputError
+from ptmap.evaluation.settings import format_settings, knobs_taken, knobs_used, read_settings
+from ptmap.evaluation.sweep import evaluate_cells, plan_cells
+
+TUNED = {"map": {1: {"beta": 0.3, "lam": 12.5, "alpha": 0.4, "n_steps": 30}, 5: {"beta": -1.0, "lam": 1e-3}}, "ncm": {1: {"beta": 0.25}}}
+
+
+def knobs(method):
+    return knobs_used(str(method.pipeline), method.settings)
+
+
+def test_settings_survive_the_file_and_any_toml_reader_reads_it(tmp_path):
+    path = tmp_path / "settings.toml"
+    path.write_text(format_settings(TUNED, comments=["Written by: ptmap tune 'a\nb'", "77.3 ± 0.2 %"]), encoding="utf-8")
+    assert read_settings(path) == TUNED
+    assert tomllib.loads(path.read_text(encoding="utf-8"))["map"]["1-shot"]["lam"] == 12.5
+    assert path.read_text(encoding="utf-8").splitlines()[:2] == ["# Written by: ptmap tune 'a b'", "# 77.3 ± 0.2 %"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "must hold a table"),
+        ("[map.1-shot\n", "is not TOML"),
+        ("[knn.1-shot]\nbeta = 1", "ncm-raw, ncm, kmeans, soft-kmeans, map, got 'knn'"),
+        ("map = 3", "tables such as"),
+        ("[map]\nbeta = 1", "must be named by its shots"),
+        ("[map.0-shot]\nbeta = 1", "must be named by its shots"),
+        ("[ncm.1-shot]\nlam = 1", "must be one of beta, got 'lam'"),
+        ("[map.1-shot]\nlam = '1'", "must be a number, got '1'"),
+        ("[map.1-shot]\nlam = true", "must be a number, got True"),
+        ("[map.1-shot]\nn_steps = 2.5", "must be a whole number, got 2.5"),
+    ],
+)
+def test_a_bad_file_is_refused_in_one_line(tmp_path, text, said):
+    path = tmp_path / "settings.toml"
+    path.write_text(text)
+    with pytest.raises(FileFormatError, match=said) as raised:
+        read_settings(path)
+    assert "settings.toml" in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_file_that_cannot_be_read(tmp_path):
+    with pytest.raises(FileFormatError, match="does not exist"):
+        read_settings(tmp_path / "none.toml")
+    with pytest.raises(FileFormatError, match="cannot be read"):
+        read_settings(tmp_path)
+
+
+def test_a_pipeline_without_power_takes_no_beta():
+    assert knobs_taken("ncm-raw") == ()
+    assert knobs_taken("map", "unit | center | unit") == ("lam", "alpha", "n_steps")
+    assert knobs_taken("ncm-raw", "power(0.3) | unit") == ("beta",)
+
+
+def test_every_combination_once_and_only_knobs_that_a_method_takes():
+    cells = plan_cells(["ncm", "map", "map"], shots=[1, 5, 1], queries=["15", "dirichlet:2:75"], knobs={"lam": [5, 10], "beta": [0.5, 1]})
+    assert [(cell.n_shot, cell.queries) for cell in cells] == [(1, "15"), (1, "dirichlet:2:75"), (5, "15"), (5, "dirichlet:2:75")]
+    for cell in cells:
+        found = [(method.name, knobs(method)["beta"], knobs(method).get("lam")) for method in cell.methods]
+        assert found == [("ncm", 0.5, None), ("ncm", 1, None)] + [("map", beta, lam) for beta in (0.5, 1) for lam in (5, 10)]
+
+
+def test_given_knobs_win_over_tuned_ones_and_these_over_the_papers():
+    (cell,) = plan_cells(["map", "kmeans"], knobs={"alpha": [0.9]}, tuned=TUNED)
+    assert knobs(cell.methods[0]) == {"beta": 0.3, "lam": 12.5, "alpha": 0.9, "n_steps": 30}
+    assert knobs(cell.methods[1]) == {"beta": 0.5}  # not in the file: the paper's
+    (cell,) = plan_cells(["map"], pipeline="power(0.7) | unit", tuned=TUNED)
+    assert str(cell.methods[0].pipeline) == "power(0.7) | unit"
+    assert cell.methods[0].settings["lam"] == 12.5
+
+
+@pytest.mark.parametrize(
+    ("names", "options", "said"),
+    [
+        (["ncm", "kmeans"], {"knobs": {"lam": [5]}}, r"--lam has no effect on ncm, kmeans.*soft-kmeans, map"),
+        (["ncm-raw"], {"knobs": {"beta": [1]}}, "--beta has no effect on ncm-raw"),
+        (["ncm"], {"knobs": {"n_steps": [3]}}, "--n-steps has no effect"),
+        (["map"], {"knobs": {"beta": [1]}, "pipeline": "unit"}, "not both"),
+        (["map"], {"knobs": {"lam": [10, 0]}}, "lam must be"),
+        (["map"], {"knobs": {"alpha": [1.5]}}, "alpha must"),
+        (["knn"], {}, "got 'knn'"),
+        (["kmeans"], {"tuned": TUNED}, "none of the methods kmeans"),
+        (["map"], {"tuned": TUNED, "shots": [3]}, r"for --shots 1, 5, got 3.*Tune it"),
+        (["map"], {"queries": ["15", "some"]}, "queries must be"),
+    ],
+)
+def test_contradictions_are_refused(names, options, said):
+    with pytest.raises(InputError, match=said):
+        plan_cells(names, **options)
+
+
+def test_a_last_cell_that_does_not_fit_is_refused_before_the_first_is_run(make_features):
+    done = []
+    cells = plan_cells(["ncm"], shots=[1, 9], queries=["5"])
+    with pytest.raises(InputError, match="14 images, got 10"):
+        evaluate_cells(make_features([10] * 5), cells, n_episodes=5, on_progress=done.append)
+    assert not done
+
+
+def test_ctrl_c_keeps_the_cells_that_were_done(make_features):
+    done = []
+
+    def stop_in_the_second(n):
+        done.append(n)
+        if len(done) == 3:
+            raise KeyboardInterrupt
+
+    cells = plan_cells(["ncm", "kmeans"], shots=[1, 2], queries=["3"])
+    results, interrupted = evaluate_cells(make_features([10] * 5), cells, n_episodes=5, on_progress=stop_in_the_second)
+    assert interrupted
+    assert [(result.method, result.n_shot, result.n_episodes) for result in results] == [("ncm", 1, 5), ("kmeans", 1, 5)]

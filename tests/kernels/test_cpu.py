@@ -1,0 +1,171 @@
+"""The fused CPU engine gives the labels of the readable classifiers in float64, one for one."""
+
+import numpy as np
+import pytest
+import torch
+
+from ptmap import AtLeast, FeatureSet, load_embedded, sample_episodes
+from ptmap.evaluation.engines import make_engine
+from ptmap.methods import METHODS, configure
+
+PAPER_METHODS = pytest.mark.parametrize("name", METHODS)
+PIPELINES = (
+    "power(0.5) | unit | center | unit",
+    "power(0.5) | unit | center(joint) | unit",
+    "unit | center",
+    "center(joint)",
+    "unit",
+    "none",
+)
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Threads of tiny tensors wait for one another, for seconds where the cores are busy."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def made_up(n_classes, *, size=24, dim=16, spread=1.0, scale=1.0, seed=0):
+    """Overlapping classes of non-negative vectors of norm about 4 * scale."""
+    rng = np.random.default_rng(seed)
+    labels = np.repeat(np.arange(n_classes), size)
+    x = np.abs(rng.gamma(1.0, size=(n_classes, dim))[labels] + spread * rng.normal(size=(len(labels), dim)))
+    return FeatureSet.from_arrays((scale * x).astype(np.float32), labels)
+
+
+@pytest.fixture(scope="module")
+def random():
+    return made_up(12)
+
+
+@pytest.fixture(scope="module")
+def real():
+    return load_embedded()
+
+
+def assert_labels_agree(features, methods, **shape):
+    episodes = sample_episodes(features, **{"n_episodes": 12, "seed": 1, **shape})
+    reference = make_engine(features, engine="torch", device="cpu", dtype="float64")
+    fused = make_engine(features, engine="numba", device="cpu")
+    for method in methods:
+        expected = reference.predict(method, episodes)
+        np.testing.assert_array_equal(fused.predict(method, episodes), expected, err_msg=str(method))
+    return expected
+
+
+@PAPER_METHODS
+@pytest.mark.parametrize("n_shot", [1, 5])
+def test_real_episodes_of_every_method(real, name, n_shot):
+    method = configure(name, n_shot=n_shot, dataset="cifar-fs")
+    assert_labels_agree(real, [method], n_episodes=40, n_way=5, n_shot=n_shot, queries=15)
+
+
+@PAPER_METHODS
+@pytest.mark.parametrize(
+    ("n_way", "n_shot", "queries"),
+    [
+        (2, 1, 1),
+        (2, 3, 20),
+        (3, 2, 7),
+        (12, 1, 5),
+        (12, 3, 20),
+        (4, 1, "9,0,1,4"),
+        (5, 1, "dirichlet:1:23"),
+        (7, 2, "present:2:9"),
+        (12, 2, "present:3:3"),  # fewer queries than ways
+        (5, 1, "present:1:1"),  # one query in all
+        (1, 1, 4),
+        (1, 2, 1),
+    ],
+    ids=str,
+)
+def test_random_episodes_of_every_shape(random, name, n_way, n_shot, queries):
+    assert_labels_agree(random, [configure(name, n_shot=n_shot)], n_way=n_way, n_shot=n_shot, queries=queries)
+
+
+@pytest.mark.parametrize("pipeline", PIPELINES)
+def test_every_pipeline(random, pipeline):
+    methods = [configure(name, n_shot=2, pipeline=pipeline, n_steps=5) for name in METHODS]
+    assert_labels_agree(random, methods, n_episodes=3, n_way=4, n_shot=2, queries=8)
+
+
+@pytest.mark.parametrize("proportions", ["uniform", "free", [0.5, 0.3, 0.2], [2, 8, 20], [0, 10, 20], [30, 0, 0]])
+def test_given_class_sizes(random, proportions):
+    method = configure("map", n_shot=1, proportions=proportions)
+    labels = assert_labels_agree(random, [method], n_way=3, n_shot=1, queries=10)
+    if proportions == [30, 0, 0]:
+        assert (labels == 0).all()
+
+
+@pytest.mark.parametrize("counts", [[0, 0, 0], [5, 5, 5], [20, 0, 0], [0, 30, 0], [10, 10, 10]])
+def test_lower_bounds_on_class_sizes(random, counts):
+    assert_labels_agree(random, [configure("map", n_shot=1, proportions=AtLeast(counts))], n_way=3, n_shot=1, queries=10)
+
+
+def test_each_episode_may_have_class_sizes_of_its_own(random):
+    sizes = torch.tensor(np.random.default_rng(0).multinomial(27, [1 / 3] * 3, size=150) + 1, dtype=torch.float64)
+    assert_labels_agree(random, [configure("map", n_shot=1, proportions=sizes)], n_episodes=150, n_way=3, n_shot=1, queries=10)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"n_steps": 0}, {"n_steps": 1}, {"alpha": 1.0}, {"lam": 1.0}, {"lam": 100.0, "n_steps": 9}, {"alpha": 1.0, "lam": 50.0, "n_steps": 9}],
+    ids=str,
+)
+def test_settings_far_from_the_papers(random, settings):
+    methods = [configure(name, n_shot=1, **settings) for name in ("map", "soft-kmeans")]
+    assert_labels_agree(random, methods, n_episodes=4, n_way=4, n_shot=1, queries=6)
+
+
+@pytest.mark.parametrize(
+    ("name", "pipeline", "n_way"),
+    [("ncm", "none", 5), ("kmeans", "none", 5), ("soft-kmeans", "none", 5), ("ncm", "center | unit", 2), ("kmeans", "center | unit", 5)],
+)
+@pytest.mark.parametrize("scale", [1e-3, 1.0])
+@pytest.mark.parametrize("gap", [0.0, 1e3])
+def test_raw_features_of_any_scale_and_in_groups_far_apart(name, pipeline, n_way, scale, gap):
+    close = made_up(8, size=60)
+    apart = close.features + np.float32(gap) * np.outer(close.labels % 2, np.eye(16)[0]).astype(np.float32)
+    features = FeatureSet(np.float32(scale) * apart, close.labels, close.class_names, {})
+    method = configure(name, n_shot=1, pipeline=pipeline)
+    assert_labels_agree(features, [method], n_episodes=300, seed=0, n_way=n_way, n_shot=1, queries=15)
+
+
+def test_map_of_features_that_were_not_normalised():
+    method = configure("map", n_shot=1, pipeline="none", n_steps=3)
+    assert_labels_agree(made_up(8, spread=2.0, scale=30.0), [method], n_episodes=1, n_way=3, n_shot=1, queries=8)
+
+
+def test_classes_far_from_the_origin_are_told_apart():
+    near = made_up(6, spread=2.0, size=60)
+    far = FeatureSet(near.features + np.float32(300), near.labels, near.class_names, {})
+    methods = [configure(name, n_shot=1, pipeline="none") for name in ("ncm", "kmeans")]
+    assert_labels_agree(far, methods, n_episodes=200, n_way=5, n_shot=1, queries=15)
+
+
+@PAPER_METHODS
+def test_64_ways(name):
+    features = made_up(64, dim=32, size=8)
+    assert_labels_agree(features, [configure(name, n_shot=1)], n_episodes=2, n_way=64, n_shot=1, queries=4)
+
+
+def test_an_episode_does_not_know_its_neighbours(real):
+    episodes = sample_episodes(real, n_episodes=30, n_way=5, n_shot=1, queries=15, seed=2)
+    engine = make_engine(real, engine="numba", device="cpu")
+    for name in METHODS:
+        method = configure(name, n_shot=1)
+        together = engine.predict(method, episodes)
+        alone = np.concatenate([engine.predict(method, episodes.take(slice(i, i + 1))) for i in range(0, 30, 7)])
+        np.testing.assert_array_equal(alone, together[::7])
+
+
+def test_one_engine_serves_pipelines_in_turn(random):
+    episodes = sample_episodes(random, n_episodes=10, n_way=4, n_shot=1, queries=6)
+    engine = make_engine(random, engine="numba", device="cpu")
+    for line in (*PIPELINES, *reversed(PIPELINES)):
+        method = configure("kmeans", n_shot=1, pipeline=line)
+        fresh = make_engine(random, engine="numba", device="cpu")
+        np.testing.assert_array_equal(engine.predict(method, episodes), fresh.predict(method, episodes))
