@@ -53,7 +53,7 @@ class EpisodeDigest:
         parts = (episodes.classes, episodes.support, episodes.support_labels, episodes.query, episodes.query_labels)
         longer = EpisodeDigest()
         longer._hash = self._hash.copy()
-        longer._hash.update(np.concatenate([part.astype("<i4") for part in parts], axis=1))
+        longer._hash.update(np.concatenate([part.astype("<i4") for part in parts], axis=1).data)
         return longer
 
     def hexdigest(self) -> str:
