@@ -29,3 +29,6 @@ $(VENV)/.test-installed: $(VENV)/.installed
 
 clean:
 	rm -rf $(VENV)
+
+bench: $(VENV)/.installed
+	$(BIN)/python benchmarks/engine.py $(wildcard ../shared/features/cifar-fs-wrn28-10/novel.npy)

@@ -26,7 +26,6 @@ SOFT_DOUBT = 1e-3  # float32 moves a share by 1e-6 as a rule, by 2e-3 in the wor
 HARD_DOUBT = 2e-5  # a hundred roundings of a squared distance between unit vectors
 TOLERANCES = {torch.float32: 1e-5, torch.float64: 1e-10}  # of a transport solve, as in classifiers.transport
 BLOCK = 64  # episodes that a thread takes at a time, in one workspace
-GRAM_ROWS = 4096  # rows of an episode up to which its Gram matrix (64 MB) is worth having
 GATHERED_FLOATS = 2**28  # feature values that the GPU gathers at a time: 1 GB
 STEP_CODES = {"unit": codes.UNIT, "center": codes.CENTER, "center(joint)": codes.CENTER_JOINTLY}
 HARD_CODES = {"nearest": codes.NEAREST, "kmeans": codes.KMEANS}
@@ -82,10 +81,9 @@ class _FusedEngine:
             labels[unsolved] = self._readable.predict(_part(method, unsolved), episodes.take(unsolved))
         return labels
 
-    def _fits(self, method: Method, episodes: Episodes) -> bool:
+    def _fits(self, method: Method, episodes: Episodes) -> bool:  # noqa: ARG002 - the GPU's needs the sizes
         """Whether the kernel knows the steps and has room for the episode."""
-        known = all(step in STEP_CODES for step in method.pipeline.episodic.steps)
-        return known and episodes.support.shape[1] + episodes.query.shape[1] <= GRAM_ROWS
+        return all(step in STEP_CODES for step in method.pipeline.episodic.steps)
 
     def _classify(self, rows: Tensor, method: Method, episodes: Episodes) -> tuple[IntArray, NDArray[np.floating]]:
         """Labels, (E, Q), and margins, (E,), from row-wise preprocessed vectors (N, D)."""
@@ -93,7 +91,7 @@ class _FusedEngine:
 
 
 class NumbaEngine(_FusedEngine):
-    """Fused CPU code in Gram space; what it cannot do goes to the readable classifiers."""
+    """Fused CPU code; what it cannot do goes to the readable classifiers."""
 
     name = "numba"
     device = "cpu"
@@ -109,12 +107,16 @@ class NumbaEngine(_FusedEngine):
         lam, alpha, n_steps, classifier, target = _kernel_arguments(method, episodes)
         labels = np.empty(episodes.query.shape, np.int64)
         margins = np.empty(len(episodes))
+        n_rows = episodes.support.shape[1] + episodes.query.shape[1]
+        in_gram_space = cpu.prefers_gram(n_rows, x.shape[1], episodes.n_way, classifier, n_steps)
         steps = np.array([STEP_CODES[step] for step in method.pipeline.episodic.steps], np.int64)
 
         def classify(part: slice) -> None:
-            given = (x, episodes.support[part], episodes.support_labels[part], episodes.query[part], episodes.n_way, steps)
+            given = (x, episodes.support[part], episodes.support_labels[part], episodes.query[part], episodes.n_way)
             masses = target[part] if len(target) > 1 else target
-            cpu.classify_episodes(*given, classifier, lam, alpha, n_steps, masses, TOLERANCES[rows.dtype], labels[part], margins[part])
+            cpu.classify_episodes(
+                *given, in_gram_space, steps, classifier, lam, alpha, n_steps, masses, TOLERANCES[rows.dtype], labels[part], margins[part]
+            )
 
         n_threads = torch.get_num_threads()
         size = min(BLOCK, -(-len(episodes) // n_threads))

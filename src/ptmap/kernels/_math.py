@@ -126,3 +126,12 @@ def solve_in_place(a: Array, b: Array) -> bool:
             b[i] -= a[k, i] * b[k]
         b[i] /= a[i, i]
     return True
+
+
+@fast_jit
+def dot(a: Array, b: Array) -> float:
+    """Inner product of two vectors."""
+    total = a.dtype.type(0)
+    for k in range(len(a)):
+        total += a[k] * b[k]
+    return total

@@ -1,36 +1,30 @@
-"""The classifiers of one episode in Gram space, compiled for the CPU: all cores, one episode in cache at a time.
+"""The classifiers of one episode, compiled for the CPU: all cores, one episode in cache at a time.
 
-Prototypes stay weighted sums of the episode's vectors, c_j = sum_i A_ji x_i, so that inner products
-G = X X^T of the n = S + Q rows are all that is needed; what a step costs does not depend on the
-feature dim. Rows 0..S-1 are the support, rows S..n-1 the queries; n is padded with zero rows to a
-multiple of 8. Classes come first in every array (W, Q): loops then run along the samples.
+Two spaces, one code. A vector has coordinates: its features, or (Gram space) its inner products with
+the n = S + Q rows of the episode. Prototypes are means of rows, so their coordinates are means of the
+rows' coordinates in either space. Gram space costs n^2 D once and then nothing that depends on D;
+feature space costs n W D a step. `prefers_gram` counts which is less.
+
+Rows 0..S-1 are the support, rows S..n-1 the queries; n is padded with zero rows to a multiple of 8.
+Classes come first in every array (W, Q): loops then run along the samples.
 """
-
-import math
 
 import numpy as np
 
-from ptmap.kernels._math import Array, exp, fast_jit, gram, solve_in_place
-from ptmap.kernels.codes import (
-    CENTER_JOINTLY,
-    DAMPING_FACTOR,
-    ENOUGH,
-    FIRST_DAMPING,
-    FIRST_DAMPING_EXACT,
-    FREE,
-    KMEANS,
-    KMEANS_ITERATIONS,
-    LONGEST_STEP,
-    MASS,
-    MINIMUM,
-    NEAREST,
-    NEWTON_ITERATIONS,
-    UNIT,
-)
+from ptmap.kernels._math import Array, dot, fast_jit, gram
+from ptmap.kernels._preprocess import center_gram, center_rows, normalise_gram, normalise_rows
+from ptmap.kernels._transport import NOTHING, share, solve_biases
+from ptmap.kernels.codes import CENTER_JOINTLY, FREE, KMEANS, KMEANS_ITERATIONS, MASS, MINIMUM, NEAREST, UNIT
 
 PADDING = 8  # rows of an episode are rounded up to a full vector register
 GROUP = 5  # classes whose sums are formed together; papers have 5, 10 or 20
-NOTHING = -1e30  # the score of a class that must stay empty
+KMEANS_STEPS = 10  # that K-Means takes as a rule
+
+
+def prefers_gram(n_rows: int, dim: int, n_way: int, classifier: int, n_steps: int) -> bool:
+    """Whether Gram space needs fewer products than feature space."""
+    steps = {NEAREST: 1, KMEANS: KMEANS_STEPS}.get(classifier, n_steps + 1)
+    return n_rows * (dim / 2 + steps * n_way) <= 2 * n_way * dim * steps
 
 
 @fast_jit
@@ -40,6 +34,7 @@ def classify_episodes(
     support_labels: Array,
     query: Array,
     n_way: int,
+    in_gram_space: bool,
     steps: Array,
     classifier: int,
     lam: float,
@@ -58,6 +53,7 @@ def classify_episodes(
         support_labels: (E, S).
         query: (E, Q).
         n_way: W.
+        in_gram_space: Whether to work on inner products rather than on the vectors themselves.
         steps: Episodic steps, codes above.
         classifier: Code above.
         lam: Inverse temperature, `alpha` and `n_steps` as in `assign_map`.
@@ -72,122 +68,117 @@ def classify_episodes(
     n_query = query.shape[1]
     n = (n_support + n_query + PADDING - 1) // PADDING * PADDING
     rows = np.zeros((n, x.shape[1]), x.dtype)
-    g = np.empty((n, n), x.dtype)
+    inner = np.empty((n, n) if in_gram_space else (1, 1), x.dtype)
     for episode in range(n_episodes):
         for i in range(n_support):
             rows[i] = x[support[episode, i]]
         for i in range(n_query):
             rows[n_support + i] = x[query[episode, i]]
-        gram(rows, g)
+        if in_gram_space:
+            gram(rows, inner)
+        coordinates = inner if in_gram_space else rows
         for step in steps:
             if step == UNIT:
-                _normalise(g)
+                if in_gram_space:
+                    normalise_gram(coordinates)
+                else:
+                    normalise_rows(coordinates)
+            elif in_gram_space:
+                center_gram(coordinates, n_support, n_query, step == CENTER_JOINTLY)
             else:
-                _center(g, n_support, n_query, step == CENTER_JOINTLY)
+                center_rows(coordinates, n_support, n_query, step == CENTER_JOINTLY)
         masses = target[min(episode, len(target) - 1)]
         if classifier in (NEAREST, KMEANS):
             rounds = KMEANS_ITERATIONS if classifier == KMEANS else 0
-            margins[episode] = _assign_hard(g, support_labels[episode], n_query, n_way, rounds, labels[episode])
+            margins[episode] = _assign_hard(coordinates, in_gram_space, support_labels[episode], n_query, n_way, rounds, labels[episode])
         else:
             margins[episode] = _assign_soft(
-                g, support_labels[episode], n_query, n_way, classifier, lam, alpha, n_steps, masses, tol, labels[episode]
+                coordinates,
+                in_gram_space,
+                support_labels[episode],
+                n_query,
+                n_way,
+                classifier,
+                lam,
+                alpha,
+                n_steps,
+                masses,
+                tol,
+                labels[episode],
             )
 
 
 @fast_jit
-def _normalise(g: Array) -> None:
-    """Unit norm in Gram space: divide by the norms of row and column."""
-    n = len(g)
-    scale = np.empty(n, g.dtype)
-    for i in range(n):
-        scale[i] = 1.0 / math.sqrt(g[i, i]) if g[i, i] > 1e-30 else 0.0
-    for i in range(n):
-        for j in range(n):
-            g[i, j] *= scale[i] * scale[j]
-
-
-@fast_jit
-def _center(g: Array, n_support: int, n_query: int, jointly: bool) -> None:
-    """Centering in Gram space: each side's mean, or the joint one, leaves rows and columns."""
-    n = n_support + n_query
-    one = g.dtype.type(1)
-    toward = np.zeros((2, len(g)), g.dtype)  # <x_i, mean of side>
-    for side in range(2):
-        first, last = (0, n_support) if side == 0 else (n_support, n)
-        if jointly or last - first <= 1:  # a side of one row is centered by the mean of all, as in `center`
-            first, last = 0, n
-        means, inverse = toward[side], one / (last - first)
-        for i in range(first, last):
-            row = g[i]
-            for k in range(n):
-                means[k] += row[k] * inverse
-    between = np.zeros((2, 2), g.dtype)  # <mean of side, mean of side>
-    for a in range(2):
-        for b in range(2):
-            first, last = (0, n_support) if b == 0 else (n_support, n)
-            if jointly or last - first <= 1:
-                first, last = 0, n
-            for k in range(first, last):
-                between[a, b] += toward[a, k] * (one / (last - first))
-    for i in range(n):
-        a = 0 if i < n_support else 1
-        row, its_side = g[i], toward[a]
-        to_support, to_query = between[a, 0] - toward[0, i], between[a, 1] - toward[1, i]
-        for k in range(n_support):
-            row[k] += to_support - its_side[k]
-        for k in range(n_support, n):
-            row[k] += to_query - its_side[k]
-
-
-@fast_jit
-def _support_sums(g: Array, support_labels: Array, sums: Array, shots: Array) -> None:
-    """<sum of the class's support, every row>, (W, n), and the number of shots, (W,)."""
+def _support_sums(x: Array, support_labels: Array, sums: Array, shots: Array) -> None:
+    """Sum of each class's support, (W, m), and its number of shots, (W,)."""
     sums.fill(0)
     shots.fill(0)
     for i in range(len(support_labels)):
-        j = support_labels[i]
-        shots[j] += 1
-        for k in range(g.shape[1]):
-            sums[j, k] += g[i, k]
+        shots[support_labels[i]] += 1
+        to, row = sums[support_labels[i]], x[i]
+        for k in range(len(row)):
+            to[k] += row[k]
 
 
 @fast_jit
-def _assign_hard(g: Array, support_labels: Array, n_query: int, n_way: int, rounds: int, labels: Array) -> float:
+def _near(prototypes: Array, x: Array, in_gram_space: bool, n_support: int, near: Array) -> None:
+    """<prototype, query>, (W, m) and (n, m) -> (W, Q): a coordinate in Gram space, a product in feature space."""
+    n_way, n_query = near.shape
+    if in_gram_space:
+        for j in range(n_way):
+            to, prototype = near[j], prototypes[j]
+            for i in range(n_query):
+                to[i] = prototype[n_support + i]
+        return
+    for i in range(n_query):
+        row = x[n_support + i]
+        for j in range(n_way):
+            near[j, i] = dot(prototypes[j], row)
+
+
+@fast_jit
+def _assign_hard(x: Array, in_gram_space: bool, support_labels: Array, n_query: int, n_way: int, rounds: int, labels: Array) -> float:
     """Nearest class mean (no rounds), or K-Means from it until nothing changes; returns the closest call."""
     n_support = len(support_labels)
-    sums = np.empty((n_way, g.shape[1]), g.dtype)
-    near = np.empty((n_way, g.shape[1]), g.dtype)  # <prototype, row>
-    shots = np.empty(n_way, g.dtype)
-    counts = np.empty(n_way, g.dtype)
-    squared = np.empty(n_way, g.dtype)  # |prototype|^2
-    _support_sums(g, support_labels, sums, shots)
+    sums = np.empty((n_way, x.shape[1]), x.dtype)
+    prototypes = np.empty((n_way, x.shape[1]), x.dtype)
+    near = np.empty((n_way, n_query), x.dtype)
+    shots = np.empty(n_way, x.dtype)
+    counts = np.empty(n_way, x.dtype)
+    squared = np.empty(n_way, x.dtype)  # |prototype|^2
+    _support_sums(x, support_labels, sums, shots)
     labels.fill(-1)
     closest = np.inf
     for _ in range(rounds + 1):
         for j in range(n_way):
             counts[j] = shots[j]
-            for k in range(g.shape[1]):
-                near[j, k] = sums[j, k]
-        for i in range(n_query):
-            j = labels[i]
-            if j >= 0:
-                counts[j] += 1
-                for k in range(g.shape[1]):
-                    near[j, k] += g[n_support + i, k]
-        for j in range(n_way):
-            for k in range(g.shape[1]):
-                near[j, k] /= counts[j]
-        squared.fill(0)
-        for i in range(n_support):
-            squared[support_labels[i]] += near[support_labels[i], i]
+            for k in range(x.shape[1]):
+                prototypes[j, k] = sums[j, k]
         for i in range(n_query):
             if labels[i] >= 0:
-                squared[labels[i]] += near[labels[i], n_support + i]
+                counts[labels[i]] += 1
+                to, row = prototypes[labels[i]], x[n_support + i]
+                for k in range(len(row)):
+                    to[k] += row[k]
+        squared.fill(0)
+        for j in range(n_way):
+            inverse = x.dtype.type(1 / counts[j])
+            for k in range(x.shape[1]):
+                prototypes[j, k] *= inverse
+            if not in_gram_space:
+                squared[j] = dot(prototypes[j], prototypes[j])
+        if in_gram_space:  # |c|^2 is the mean of <c, member>
+            for i in range(n_support):
+                squared[support_labels[i]] += prototypes[support_labels[i], i] / counts[support_labels[i]]
+            for i in range(n_query):
+                if labels[i] >= 0:
+                    squared[labels[i]] += prototypes[labels[i], n_support + i] / counts[labels[i]]
+        _near(prototypes, x, in_gram_space, n_support, near)
         changed = False
         for i in range(n_query):
             best, first, second = 0, -np.inf, -np.inf
             for j in range(n_way):
-                value = 2 * near[j, n_support + i] - squared[j] / counts[j]
+                value = 2 * near[j, i] - squared[j]
                 if value > first:
                     best, first, second = j, value, first
                 elif value > second:
@@ -202,7 +193,8 @@ def _assign_hard(g: Array, support_labels: Array, n_query: int, n_way: int, roun
 
 @fast_jit
 def _assign_soft(
-    g: Array,
+    x: Array,
+    in_gram_space: bool,
     support_labels: Array,
     n_query: int,
     n_way: int,
@@ -214,51 +206,57 @@ def _assign_soft(
     tol: float,
     labels: Array,
 ) -> float:
-    """MAP and soft K-Means, `assign_map` in Gram space; returns the smallest margin of the plan, -1 if unsolved."""
-    n_support, n = len(support_labels), g.shape[1]
-    queries = g[n_support : n_support + n_query]
-    sums = np.empty((n_way, n), g.dtype)
-    near = np.empty((n_way, n), g.dtype)  # <prototype, row>
-    moved = np.empty((n_way, n), g.dtype)  # the same of the new means
-    weights = np.zeros((n_way, n), g.dtype)  # prototype = weights @ rows
-    members = np.zeros((n_way, n), g.dtype)  # share of each row in the class
-    scores = np.empty((n_way, n_query), g.dtype)
-    plan = np.empty((n_way, n_query), g.dtype)
-    shots = np.empty(n_way, g.dtype)
+    """MAP and soft K-Means, as `assign_map`; returns the smallest margin of the plan, -1 if unsolved."""
+    n_support, m = len(support_labels), x.shape[1]
+    queries = x[n_support : n_support + n_query]
+    sums = np.empty((n_way, m), x.dtype)
+    prototypes = np.empty((n_way, m), x.dtype)
+    moved = np.empty((n_way, m), x.dtype)  # sums of the new members
+    track_weights = in_gram_space and classifier != MASS  # for |c|^2, which for MASS the bias absorbs
+    weights = np.zeros((n_way, m if track_weights else 0), x.dtype)  # prototype = weights @ rows
+    members = np.zeros((n_way, m if track_weights else 0), x.dtype)  # share of each row in the class
+    near = np.empty((n_way, n_query), x.dtype)
+    scores = np.empty((n_way, n_query), x.dtype)
+    plan = np.empty((n_way, n_query), x.dtype)
+    shots = np.empty(n_way, x.dtype)
     mass = np.empty(n_way, np.float64)
     biases = np.zeros(n_way, np.float64)
     solver = np.empty((n_way + 4, n_way), np.float64)
-    largest = np.empty((2, n_query), g.dtype)
-    sharp, move = g.dtype.type(lam), g.dtype.type(alpha)
-    _support_sums(g, support_labels, sums, shots)
+    largest = np.empty((2, n_query), x.dtype)
+    sharp, move = x.dtype.type(lam), x.dtype.type(alpha)
+    _support_sums(x, support_labels, sums, shots)
     for j in range(n_way):
-        for k in range(n):
-            near[j, k] = sums[j, k] / shots[j]
-    for i in range(n_support):
-        weights[support_labels[i], i] = 1 / shots[support_labels[i]]
-        members[support_labels[i], i] = 1
+        for k in range(m):
+            prototypes[j, k] = sums[j, k] / shots[j]
+    if track_weights:
+        for i in range(n_support):
+            weights[support_labels[i], i] = 1 / shots[support_labels[i]]
+            members[support_labels[i], i] = 1
     for step in range(n_steps + 1):
+        _near(prototypes, x, in_gram_space, n_support, near)
         for j in range(n_way):
             if classifier == MASS and target[j] <= 0:
                 scores[j].fill(NOTHING)
             else:
-                squared = g.dtype.type(0) if classifier == MASS else _dot(weights[j], near[j])  # MASS: the bias absorbs it
-                _score(near[j, n_support : n_support + n_query], sharp, squared, scores[j])
+                squared = x.dtype.type(0)
+                if classifier != MASS:
+                    squared = dot(weights[j] if in_gram_space else prototypes[j], prototypes[j])
+                _score(near[j], sharp, squared, scores[j])
         if classifier == FREE:
-            _share(scores, biases, plan, mass, largest)
-        elif not _solve_biases(scores, target, classifier == MINIMUM, tol, biases, plan, mass, solver, largest):
+            share(scores, biases, plan, mass, largest)
+        elif not solve_biases(scores, target, classifier == MINIMUM, tol, biases, plan, mass, solver, largest):
             return -1.0
         if step < n_steps:
             _accumulate(plan, queries, sums, moved)
             for j in range(n_way):
-                inverse = g.dtype.type(1 / (shots[j] + mass[j]))
-                _approach(near[j], moved[j], inverse, move)
-                if classifier != MASS:
+                inverse = x.dtype.type(1 / (shots[j] + mass[j]))
+                _approach(prototypes[j], moved[j], inverse, move)
+                if track_weights:
                     members[j, n_support : n_support + n_query] = plan[j]
                     _approach(weights[j], members[j], inverse, move)
     smallest = 1.0
     for i in range(n_query):
-        best, first, second = 0, g.dtype.type(-1), g.dtype.type(-1)
+        best, first, second = 0, x.dtype.type(-1), x.dtype.type(-1)
         for j in range(n_way):
             if plan[j, i] > first:
                 best, first, second = j, plan[j, i], first
@@ -267,14 +265,6 @@ def _assign_soft(
         labels[i] = best
         smallest = min(smallest, first - max(second, 0))
     return smallest
-
-
-@fast_jit
-def _dot(a: Array, b: Array) -> float:
-    total = a.dtype.type(0)
-    for k in range(len(a)):
-        total += a[k] * b[k]
-    return total
 
 
 @fast_jit
@@ -321,96 +311,3 @@ def _accumulate(plan: Array, queries: Array, sums: Array, moved: Array) -> None:
             p, q = plan[j, i], queries[i]
             for k in range(n):
                 to[k] += p * q[k]
-
-
-@fast_jit
-def _share(scores: Array, biases: Array, plan: Array, mass: Array, largest: Array) -> None:
-    """Plan = softmax over the classes of scores + biases, (W, Q), and the mass of each class, (W,)."""
-    n_way, n_query = scores.shape
-    top, inverse = largest[0], largest[1]
-    for i in range(n_query):
-        top[i] = 2 * NOTHING
-        inverse[i] = 0
-    for j in range(n_way):
-        bias = scores.dtype.type(biases[j])
-        for i in range(n_query):
-            top[i] = max(top[i], scores[j, i] + bias)
-    for j in range(n_way):
-        bias = scores.dtype.type(biases[j])
-        for i in range(n_query):
-            e = exp(scores[j, i] + bias - top[i])
-            plan[j, i] = e
-            inverse[i] += e
-    for i in range(n_query):
-        inverse[i] = 1 / inverse[i]
-    for j in range(n_way):
-        total = scores.dtype.type(0)
-        for i in range(n_query):
-            p = plan[j, i] * inverse[i]
-            plan[j, i] = p
-            total += p
-        mass[j] = total
-
-
-@fast_jit
-def _solve_biases(
-    scores: Array, target: Array, minimum: bool, tol: float, biases: Array, plan: Array, mass: Array, solver: Array, largest: Array
-) -> bool:
-    """`classifiers.transport.solve_biases` for one episode: biases (in: a start, out: the answer), plan and mass."""
-    n_way, n_query = scores.shape
-    hessian, missing, accepted, accepted_mass = solver[:n_way], solver[n_way], solver[n_way + 1], solver[n_way + 2]
-    step = solver[n_way + 3]
-    first_damping = FIRST_DAMPING if scores.itemsize == 4 else FIRST_DAMPING_EXACT
-    error, damping, sure = np.inf, first_damping, True
-    for _ in range(NEWTON_ITERATIONS):
-        _share(scores, biases, plan, mass, largest)
-        new_error, mean_mass, slope = 0.0, 0.0, 0.0
-        for j in range(n_way):
-            missing[j] = target[j] - mass[j]
-            if not sure and target[j] > 0:
-                slope += missing[j] * (biases[j] - accepted[j])
-            if (minimum and biases[j] <= 0 and missing[j] < 0) or (not minimum and target[j] <= 0):
-                missing[j] = 0.0
-            new_error += abs(missing[j])
-            mean_mass += mass[j] / n_way
-        new_error /= 2 * n_query
-        if new_error <= tol:
-            return True
-        if sure or new_error < ENOUGH * error or slope > 0:
-            if not sure:
-                damping = max(damping / DAMPING_FACTOR, first_damping)
-            error, sure = new_error, False
-            for j in range(n_way):
-                accepted[j], accepted_mass[j], step[j] = biases[j], mass[j], missing[j]
-                for k in range(j + 1):
-                    hessian[j, k] = -_dot(plan[j], plan[k])
-                    if not minimum and target[j] > 0 and target[k] > 0:
-                        hessian[j, k] += mean_mass  # pins down the direction in which nothing changes
-                hessian[j, j] += (1 + damping) * mass[j]
-                if (minimum and missing[j] == 0) or (not minimum and target[j] <= 0):
-                    hessian[j, j] = 1.0
-                    for k in range(j):
-                        hessian[j, k] = 0.0
-            if minimum:
-                for j in range(n_way):
-                    for k in range(j):
-                        if missing[k] == 0:
-                            hessian[j, k] = 0.0
-            if solve_in_place(hessian, step):
-                longest = 0.0
-                for j in range(n_way):
-                    longest = max(longest, abs(step[j]))
-                shrink = min(1.0, LONGEST_STEP / longest) if longest > 0 else 1.0
-                for j in range(n_way):
-                    biases[j] = accepted[j] + shrink * step[j]
-                    if minimum:
-                        biases[j] = max(biases[j], 0.0)
-                continue
-        damping *= DAMPING_FACTOR
-        sure = True
-        for j in range(n_way):
-            if target[j] > 0:
-                biases[j] = accepted[j] + math.log(target[j] / max(accepted_mass[j], 1e-30))
-            if minimum:
-                biases[j] = max(biases[j], 0.0)
-    return False

@@ -1,0 +1,29 @@
+"""Gram space and feature space are two ways to one answer, and the choice between them counts products."""
+
+import pytest
+
+from ptmap.evaluation import sample_episodes
+from ptmap.evaluation.engines import TorchEngine
+from ptmap.evaluation.fused import NumbaEngine
+from ptmap.features import load_embedded
+from ptmap.kernels import cpu
+from ptmap.kernels.codes import MASS, NEAREST
+from ptmap.methods import METHODS, configure
+
+
+@pytest.mark.parametrize("in_gram_space", [True, False])
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("proportions", ["uniform", "truth"])
+def test_either_space_gives_the_labels_of_float64(name, in_gram_space, proportions, monkeypatch):
+    monkeypatch.setattr(cpu, "prefers_gram", lambda *_: in_gram_space)
+    features = load_embedded()
+    method = configure(name, n_shot=2, proportions=proportions)
+    episodes = sample_episodes(features, n_episodes=40, n_way=6, n_shot=2, queries="dirichlet:2:70", seed=3)
+    expected = TorchEngine(features, dtype="float64").predict(method, episodes)
+    assert (NumbaEngine(features).predict(method, episodes) == expected).all()
+
+
+def test_small_episodes_prefer_gram_space_and_large_ones_do_not():
+    assert cpu.prefers_gram(80, 640, 5, MASS, 30)
+    assert not cpu.prefers_gram(2000, 640, 5, MASS, 30)
+    assert not cpu.prefers_gram(80, 640, 5, NEAREST, 0)
