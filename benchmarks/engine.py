@@ -177,13 +177,14 @@ def peak_memory_mb(path: str | None, n_episodes: int) -> float:
 
 
 _PEAK = """
-import resource, sys
+import re, sys
 from ptmap.cli import main
 try:
     main()
 except SystemExit:
     pass
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, file=sys.stderr)
+status = open("/proc/self/status").read()  # getrusage would count the parent's memory before exec
+print(int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) / 1024, file=sys.stderr)
 """
 
 

@@ -16,7 +16,7 @@ import triton
 
 from ptmap.evaluation import evaluate, sample_episodes
 from ptmap.evaluation.engines import TorchEngine
-from ptmap.evaluation.fused import TritonEngine, _kernel_arguments, grams, shift
+from ptmap.evaluation.fused import SOFT_DOUBT, TritonEngine, _kernel_arguments, grams, shift
 from ptmap.features import FeatureSet, read_features
 from ptmap.kernels import cuda
 from ptmap.methods import configure
@@ -93,12 +93,12 @@ def main(path: str, out: str) -> None:
             alpha=alpha,
             n_steps=n_steps,
             target=torch.as_tensor(target, dtype=torch.float32).cuda(),
-            tol=1e-5,
+            tol=1e-6,
         )
         shown = torch.as_tensor(episodes.support_labels.astype(np.int32)).cuda()
         cell["kernel"] = timed(lambda: cuda.classify_grams(matrices, shown, **settings), repeats=15)
         labels, margins = cuda.classify_grams(matrices, shown, **settings)
-        cell["doubtful_episodes"] = int((margins < 1e-3).sum())
+        cell["doubtful_episodes"] = int((margins < SOFT_DOUBT).sum())
         cell["unsolved_episodes"] = int((margins < 0).sum())
         cell["kernel_labels_unlike_final"] = int((labels.cpu().numpy() != predicted).sum())
         report["cells"].append(cell)

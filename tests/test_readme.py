@@ -28,7 +28,6 @@ def test_commands_run(line, monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as stop:
         main()
-        raise SystemExit(0)
     output = capsys.readouterr()
     assert not stop.value.code, output.err
     assert output.out.strip()

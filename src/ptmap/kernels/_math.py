@@ -19,6 +19,7 @@ fast_jit = numba.njit(cache=True, nogil=True, fastmath=True, error_model="numpy"
 
 _LOG2E = np.float32(1.44269504)
 _LN2_HIGH, _LN2_LOW = np.float32(0.693359375), np.float32(-2.12194440e-4)  # their sum is ln 2 to 40 bits
+STRIP = 256  # features of a strip: those of 80 rows in float32 are 80 kB, near enough to the core
 _SMALLEST_EXPONENT = np.float32(-40.0)  # e^-40 = 4e-18 is nothing beside 1, and products of two such shares are not yet subnormal (slow)
 
 
@@ -64,42 +65,73 @@ def _exp32(x: Any) -> Any:
 
 
 @fast_jit
-def gram(x: Array, g: Array) -> None:
-    """Inner products of all rows, (n, D) -> (n, n), in place; n must be a multiple of 4.
+def gram(x: Array, rows: Array, g: Array) -> None:
+    """Inner products of some rows, (N, D) and (n,) -> (n', n') with zeros beyond n, in place; n' must be a multiple of 4.
 
-    Blocks of 4 by 4 rows keep 16 sums in registers while 8 vectors stream by; the upper half is mirrored.
+    A strip of the features at a time, so that all rows' strips stay near the core; blocks of 4 by 4
+    rows keep 16 sums in registers while 8 vectors stream by; the upper half is mirrored.
     """
-    n, dim = x.shape
-    for i in range(0, n, 4):
-        a0, a1, a2, a3 = x[i], x[i + 1], x[i + 2], x[i + 3]
-        for j in range(0, i + 4, 4):
-            b0, b1, b2, b3 = x[j], x[j + 1], x[j + 2], x[j + 3]
-            zero = x.dtype.type(0)
-            s00 = s01 = s02 = s03 = s10 = s11 = s12 = s13 = zero
-            s20 = s21 = s22 = s23 = s30 = s31 = s32 = s33 = zero
-            for k in range(dim):
-                s00 += a0[k] * b0[k]
-                s01 += a0[k] * b1[k]
-                s02 += a0[k] * b2[k]
-                s03 += a0[k] * b3[k]
-                s10 += a1[k] * b0[k]
-                s11 += a1[k] * b1[k]
-                s12 += a1[k] * b2[k]
-                s13 += a1[k] * b3[k]
-                s20 += a2[k] * b0[k]
-                s21 += a2[k] * b1[k]
-                s22 += a2[k] * b2[k]
-                s23 += a2[k] * b3[k]
-                s30 += a3[k] * b0[k]
-                s31 += a3[k] * b1[k]
-                s32 += a3[k] * b2[k]
-                s33 += a3[k] * b3[k]
-            g[i, j], g[i, j + 1], g[i, j + 2], g[i, j + 3] = s00, s01, s02, s03
-            g[i + 1, j], g[i + 1, j + 1], g[i + 1, j + 2], g[i + 1, j + 3] = s10, s11, s12, s13
-            g[i + 2, j], g[i + 2, j + 1], g[i + 2, j + 2], g[i + 2, j + 3] = s20, s21, s22, s23
-            g[i + 3, j], g[i + 3, j + 1], g[i + 3, j + 2], g[i + 3, j + 3] = s30, s31, s32, s33
+    n, dim = len(g), x.shape[1]
+    padded = np.empty(n, np.int64)
     for i in range(n):
-        for j in range(i):
+        padded[i] = rows[min(i, len(rows) - 1)]
+    g.fill(0)
+    for first in range(0, dim, STRIP):
+        last = min(first + STRIP, dim)
+        for i in range(0, n, 4):
+            a0, a1, a2, a3 = (
+                x[padded[i], first:last],
+                x[padded[i + 1], first:last],
+                x[padded[i + 2], first:last],
+                x[padded[i + 3], first:last],
+            )
+            for j in range(0, i + 4, 4):
+                b0, b1, b2, b3 = (
+                    x[padded[j], first:last],
+                    x[padded[j + 1], first:last],
+                    x[padded[j + 2], first:last],
+                    x[padded[j + 3], first:last],
+                )
+                zero = x.dtype.type(0)
+                s00 = s01 = s02 = s03 = s10 = s11 = s12 = s13 = zero
+                s20 = s21 = s22 = s23 = s30 = s31 = s32 = s33 = zero
+                for k in range(last - first):
+                    s00 += a0[k] * b0[k]
+                    s01 += a0[k] * b1[k]
+                    s02 += a0[k] * b2[k]
+                    s03 += a0[k] * b3[k]
+                    s10 += a1[k] * b0[k]
+                    s11 += a1[k] * b1[k]
+                    s12 += a1[k] * b2[k]
+                    s13 += a1[k] * b3[k]
+                    s20 += a2[k] * b0[k]
+                    s21 += a2[k] * b1[k]
+                    s22 += a2[k] * b2[k]
+                    s23 += a2[k] * b3[k]
+                    s30 += a3[k] * b0[k]
+                    s31 += a3[k] * b1[k]
+                    s32 += a3[k] * b2[k]
+                    s33 += a3[k] * b3[k]
+                g[i, j] += s00
+                g[i, j + 1] += s01
+                g[i, j + 2] += s02
+                g[i, j + 3] += s03
+                g[i + 1, j] += s10
+                g[i + 1, j + 1] += s11
+                g[i + 1, j + 2] += s12
+                g[i + 1, j + 3] += s13
+                g[i + 2, j] += s20
+                g[i + 2, j + 1] += s21
+                g[i + 2, j + 2] += s22
+                g[i + 2, j + 3] += s23
+                g[i + 3, j] += s30
+                g[i + 3, j + 1] += s31
+                g[i + 3, j + 2] += s32
+                g[i + 3, j + 3] += s33
+    for i in range(n):
+        for j in range(i + 1):
+            if i >= len(rows):
+                g[i, j] = 0
             g[j, i] = g[i, j]
 
 

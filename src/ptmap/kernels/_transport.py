@@ -14,6 +14,7 @@ from ptmap.kernels.codes import (
     NEWTON_ITERATIONS,
 )
 
+SUMMED = 256  # shares that are added up in float32 before float64 takes over
 NOTHING = -1e30  # the score of a class that must stay empty
 
 
@@ -38,12 +39,14 @@ def share(scores: Array, biases: Array, plan: Array, mass: Array, largest: Array
     for i in range(n_query):
         inverse[i] = 1 / inverse[i]
     for j in range(n_way):
-        total = scores.dtype.type(0)
-        for i in range(n_query):
-            p = plan[j, i] * inverse[i]
-            plan[j, i] = p
-            total += p
-        mass[j] = total
+        mass[j] = 0.0
+        for first in range(0, n_query, SUMMED):
+            total = scores.dtype.type(0)
+            for i in range(first, min(first + SUMMED, n_query)):
+                p = plan[j, i] * inverse[i]
+                plan[j, i] = p
+                total += p
+            mass[j] += total
 
 
 @fast_jit

@@ -5,7 +5,7 @@ the n = S + Q rows of the episode. Prototypes are means of rows, so their coordi
 rows' coordinates in either space. Gram space costs n^2 D once and then nothing that depends on D;
 feature space costs n W D a step. `prefers_gram` counts which is less.
 
-Rows 0..S-1 are the support, rows S..n-1 the queries; n is padded with zero rows to a multiple of 8.
+Rows 0..S-1 are the support, rows S..n-1 the queries; a Gram matrix is padded with zeros to a multiple of 8.
 Classes come first in every array (W, Q): loops then run along the samples.
 """
 
@@ -67,16 +67,18 @@ def classify_episodes(
     n_episodes, n_support = support.shape
     n_query = query.shape[1]
     n = (n_support + n_query + PADDING - 1) // PADDING * PADDING
-    rows = np.zeros((n, x.shape[1]), x.dtype)
-    inner = np.empty((n, n) if in_gram_space else (1, 1), x.dtype)
+    rows = np.empty(n_support + n_query, np.int64)
+    coordinates = np.empty((n, n) if in_gram_space else (n_support + n_query, x.shape[1]), x.dtype)
     for episode in range(n_episodes):
         for i in range(n_support):
-            rows[i] = x[support[episode, i]]
+            rows[i] = support[episode, i]
         for i in range(n_query):
-            rows[n_support + i] = x[query[episode, i]]
+            rows[n_support + i] = query[episode, i]
         if in_gram_space:
-            gram(rows, inner)
-        coordinates = inner if in_gram_space else rows
+            gram(x, rows, coordinates)
+        else:
+            for i in range(len(rows)):
+                coordinates[i] = x[rows[i]]
         for step in steps:
             if step == UNIT:
                 if in_gram_space:
