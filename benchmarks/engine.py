@@ -132,12 +132,13 @@ def load_easyfsl(features: FeatureSet, episodes: Any, n_shot: int) -> Callable[[
 
 def bench_scaling(features: FeatureSet, n_episodes: int) -> dict[str, Any]:
     """Cost against episodes, ways, shots, queries and feature dim, one varied at a time."""
+    fewer = n_episodes // 10
     sweeps = {  # title: (what is varied, its sizes, episodes)
-        "episodes": ("n_episodes", [n_episodes, 2 * n_episodes, 4 * n_episodes, 8 * n_episodes], 0),
-        "queries a class, few (Gram space)": ("queries", [10, 15, 30, 60], n_episodes),
-        "queries a class, many (feature space)": ("queries", [100, 200, 300, 500], n_episodes // 10),
-        "ways": ("n_way", [2, 5, 10, 20], n_episodes),
-        "shots": ("n_shot", [1, 5, 10, 20], n_episodes),
+        "episodes": ("n_episodes", [fewer, 2 * fewer, 4 * fewer, 8 * fewer], 0),
+        "queries a class, few (Gram space)": ("queries", [10, 15, 30, 60], fewer),
+        "queries a class, many (feature space)": ("queries", [100, 200, 300, 500], fewer // 10),
+        "ways": ("n_way", [2, 5, 10, 20], fewer),
+        "shots": ("n_shot", [1, 5, 10, 20], fewer),
     }
     found: dict[str, Any] = {}
     for title, (what, sizes, episodes) in sweeps.items():
@@ -176,7 +177,7 @@ def peak_memory_mb(path: str | None, n_episodes: int) -> float:
     return float(done.stderr.strip().splitlines()[-1])
 
 
-_PEAK = """
+_PEAK = r"""
 import re, sys
 from ptmap.cli import main
 try:
@@ -205,7 +206,7 @@ def main() -> None:
         "features": {**features.provenance, "fingerprint": features.fingerprint, "rows": len(features), "dim": features.dim},
         "end_to_end": bench_end_to_end(features, n_episodes),
         "baselines": bench_baselines(features, *((10, 200) if options.quick else (100, 1000))),
-        "scaling": bench_scaling(features, n_episodes // 10),
+        "scaling": bench_scaling(features, n_episodes),
         "peak_memory_mb": peak_memory_mb(options.features, n_episodes),
     }
     print(f"peak memory {report['peak_memory_mb']:.0f} MB")

@@ -9,6 +9,7 @@
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import Protocol
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -89,13 +90,15 @@ def make_engine(
     return (NumbaEngine if chosen == "cpu" else TritonEngine)(features, mean_features=mean_features)
 
 
+_ON_DEVICE: WeakKeyDictionary[FeatureSet, dict[str, Tensor]] = WeakKeyDictionary()
+
+
 class Rows:
     """The vectors of a feature set on a device, after the row-wise steps of a pipeline."""
 
     def __init__(self, features: FeatureSet, mean_features: FeatureSet | None, *, device: str) -> None:
         self._features, self._mean_features = features, mean_features
         self._device = device
-        self._raw: Tensor | None = None
         self._cached: tuple[Pipeline, Tensor] | None = None
 
     def all(self, pipeline: Pipeline, dtype: torch.dtype) -> Tensor:
@@ -117,10 +120,11 @@ class Rows:
 
     @property
     def raw(self) -> Tensor:
-        """The vectors as they are, loaded once."""
-        if self._raw is None:
-            self._raw = torch.as_tensor(self._features.features).to(self._device)
-        return self._raw
+        """The vectors as they are; a feature set is brought to a device once, for as long as it lives."""
+        loaded = _ON_DEVICE.setdefault(self._features, {})
+        if self._device not in loaded:
+            loaded[self._device] = torch.as_tensor(self._features.features).to(self._device)
+        return loaded[self._device]
 
 
 class TorchEngine:
