@@ -32,3 +32,4 @@ clean:
 
 bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/engine.py $(wildcard ../shared/features/cifar-fs-wrn28-10/novel.npy)
+	$(BIN)/python benchmarks/report.py

@@ -151,7 +151,12 @@ def bench_scaling(features: FeatureSet, n_episodes: int) -> dict[str, Any]:
         each = [1000 * timing["median_s"] / (episodes or size) for size, timing in zip(sizes, seconds, strict=True)]
         found[title] = {"sizes": sizes, "n_episodes": episodes, "exponent": slope, "ms_per_episode": each, "seconds": seconds}
         print(f"scaling     {title:38s} {sizes}  " + "  ".join(f"{ms:.3f}" for ms in each) + f" ms/episode  exponent {slope:.2f}")
-    found["dim"] = []
+    return found
+
+
+def bench_dim(features: FeatureSet, n_episodes: int) -> list[dict[str, Any]]:
+    """End to end, and the solver alone (MAP less nearest class mean on the same Gram matrices), against the feature dim."""
+    found = []
     for dim in (640, 1280, 2560):
         wide = widen(features, dim)
         engine = NumbaEngine(wide)
@@ -164,7 +169,7 @@ def bench_scaling(features: FeatureSet, n_episodes: int) -> dict[str, Any]:
         both = measure(lambda engine=engine, method=method, episodes=episodes: engine.predict(method, episodes), 3)
         gathering = measure(lambda engine=engine, nearest=nearest, episodes=episodes: engine.predict(nearest, episodes), 3)
         solver = both["min_s"] - gathering["min_s"]
-        found["dim"].append({"dim": dim, "solver_s": solver, **whole})
+        found.append({"dim": dim, "solver_s": solver, **whole})
         print(f"scaling     dim {dim:5d}  end to end {whole['median_s']:.2f} s, solver alone {solver:.2f} s")
     return found
 
@@ -194,24 +199,28 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("features", nargs="?")
     parser.add_argument("--quick", action="store_true", help="a tenth of the episodes, to try the script")
+    parser.add_argument("--only", nargs="*", help="sections to measure again; the others keep their last results")
     options = parser.parse_args()
     features = read_features(options.features, per_class=600) if options.features else load_embedded()
     n_episodes = 1000 if options.quick else 10_000
-    report = {
-        "date": datetime.now(UTC).date().isoformat(),
-        "machine": f"{_cpu_name()}, {os.cpu_count()} cores, {platform.system()}",
-        "threads": torch.get_num_threads(),
-        "load": os.getloadavg()[0],
-        "versions": versions(),
-        "features": {**features.provenance, "fingerprint": features.fingerprint, "rows": len(features), "dim": features.dim},
-        "end_to_end": bench_end_to_end(features, n_episodes),
-        "baselines": bench_baselines(features, *((10, 200) if options.quick else (100, 1000))),
-        "scaling": bench_scaling(features, n_episodes),
-        "peak_memory_mb": peak_memory_mb(options.features, n_episodes),
+    sections: dict[str, Callable[[], Any]] = {
+        "end_to_end": lambda: bench_end_to_end(features, n_episodes),
+        "baselines": lambda: bench_baselines(features, *((10, 200) if options.quick else (100, 1000))),
+        "scaling": lambda: bench_scaling(features, n_episodes),
+        "dim": lambda: bench_dim(features, n_episodes),
+        "peak_memory_mb": lambda: peak_memory_mb(options.features, n_episodes),
     }
-    print(f"peak memory {report['peak_memory_mb']:.0f} MB")
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / ("cpu-quick.json" if options.quick else "cpu.json")).write_text(json.dumps(report, indent=1) + "\n")
+    path = RESULTS / ("cpu-quick.json" if options.quick else "cpu.json")
+    report = json.loads(path.read_text()) if path.exists() else {}
+    report["machine"] = f"{_cpu_name()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads, {platform.system()}"
+    report["versions"] = versions()
+    report["features"] = {**features.provenance, "fingerprint": features.fingerprint, "rows": len(features), "dim": features.dim}
+    for name in options.only or sections:
+        begun = {"date": datetime.now(UTC).isoformat(timespec="minutes"), "load_before": os.getloadavg()[0]}
+        report[name] = {**begun, "found": sections[name]()}
+        RESULTS.mkdir(exist_ok=True)
+        path.write_text(json.dumps(report, indent=1) + "\n")
+    print(f"peak memory {report['peak_memory_mb']['found']:.0f} MB")
 
 
 def _cpu_name() -> str:

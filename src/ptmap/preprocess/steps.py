@@ -37,8 +37,11 @@ def power(x: Tensor, *, beta: float) -> Tensor:
 def unit(x: Tensor) -> Tensor:
     """Scale each vector to Euclidean norm 1, (..., D) -> (..., D); a zero vector stays zero."""
     tiny = torch.finfo(x.dtype).tiny
-    x = x / x.abs().amax(dim=-1, keepdim=True).clamp_min(tiny)  # so that no square overflows or vanishes
     norm: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+    if not ((norm > tiny**0.4) & (norm < tiny**-0.4)).all():  # squares may have overflowed or vanished
+        exponent = torch.frexp(x.abs().amax(dim=-1, keepdim=True)).exponent
+        x = torch.ldexp(x, -exponent)  # exact, so that a vector's bits do not depend on its neighbours
+        norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
     return x / norm.clamp_min(tiny)
 
 

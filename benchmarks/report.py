@@ -1,0 +1,102 @@
+"""BENCHMARKS.md from the raw results: no number in it is typed by hand. `make bench` runs this last."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+TITLES = {"ncm": "PT+NCM", "kmeans": "PT+K-Means", "soft-kmeans": "PT+soft K-Means", "map": "PT+MAP"}
+
+
+def spread(timing: dict[str, float], scale: float = 1.0, digits: int = 2) -> str:
+    """Median and, in brackets, best to worst."""
+    median, best, worst = (scale * timing[key] for key in ("median_s", "min_s", "max_s"))
+    return f"{median:.{digits}f} ({best:.{digits}f}–{worst:.{digits}f})"
+
+
+def cpu_part(report: dict[str, Any]) -> list[str]:
+    """Tables of benchmarks/results/cpu.json."""
+    lines = [
+        "## CPU",
+        "",
+        f"{report['machine']}; " + ", ".join(f"{name} {number}" for name, number in report["versions"].items()) + ". "
+        f"Features: CIFAR-FS novel classes, {report['features']['rows']:,} × {report['features']['dim']}. "
+        "5-way, 15 queries a class, the paper's settings. The machine is shared: look at ratios first.",
+        "",
+        "10,000 episodes end to end from a FeatureSet in memory (draws, preprocessing, hash and all; compilation not), "
+        "seconds, median (best–worst) of 5:",
+        "",
+        "| method | shots | seconds | accuracy |",
+        "|---|---|---|---|",
+    ]
+    lines += [f"| {TITLES[c['method']]} | {c['n_shot']} | {spread(c)} | {c['accuracy']:.2f} % |" for c in report["end_to_end"]["found"]]
+    lines += ["", "PT+MAP beside other ways to the same answer, one run, the same episodes:", ""]
+    lines += ["| what | shots | ms an episode | times numba | labels as float64 |", "|---|---|---|---|---|"]
+    cells = report["baselines"]["found"]
+    for cell in cells:
+        ours = next(c for c in cells if c["what"] == "numba" and c["n_shot"] == cell["n_shot"])
+        ratio = cell["ms_per_episode"] / ours["ms_per_episode"]
+        lines.append(
+            f"| {cell['what']} | {cell['n_shot']} | {cell['ms_per_episode']:.3g} | {ratio:,.0f} | {100 * cell['agreement']:.2f} % |"
+        )
+    lines += [
+        "",
+        "The plain transcription is `benchmarks/plain.py` (dense distances, Sinkhorn to 1e-6, batches of 100); easyfsl's PTMAP takes one "
+        "episode at a time, three of them here, with torchvision replaced by an empty stand-in so that it imports.",
+        "",
+        "Cost against one size at a time (PT+MAP, ms an episode):",
+        "",
+        "| what | sizes | ms an episode | exponent |",
+        "|---|---|---|---|",
+    ]
+    for title, cell in report["scaling"]["found"].items():
+        sizes, costs = ", ".join(map(str, cell["sizes"])), ", ".join(f"{ms:.3g}" for ms in cell["ms_per_episode"])
+        lines.append(f"| {title} | {sizes} | {costs} | {cell['exponent']:.2f} |")
+    lines += [
+        "",
+        "The exponent is of the whole time against the size. Below about 400 rows an episode is solved in Gram space, whose n² is so "
+        "cheap that small episodes cost less than the straight line through the large ones; above, in feature space, cost is linear "
+        "in the queries. More ways also mean more queries here (15 each).",
+        "",
+        "| feature dim | end to end, 10,000 episodes, s | solver alone, s |",
+        "|---|---|---|",
+    ]
+    lines += [f"| {c['dim']} | {spread(c)} | {c['solver_s']:.2f} |" for c in report["dim"]["found"]]
+    lines += ["", f"Peak memory of `ptmap evaluate --episodes 10000`: {report['peak_memory_mb']['found']:.0f} MB."]
+    return lines
+
+
+def gpu_part(report: dict[str, Any]) -> list[str]:
+    """Table of benchmarks/results/h200.json."""
+    lines = [
+        "## GPU",
+        "",
+        f"One {report['gpu']}; torch {report['torch']}, triton {report['triton']}, Python {report['python']}. "
+        f"{report['n_episodes']:,} episodes, milliseconds, median (best–worst). Kernel: the fused Triton kernel on Gram matrices; "
+        "end to end: `evaluate` from a FeatureSet, draws, float64 settling of close decisions and hash included, everything warm.",
+        "",
+        "| method | shots | dim | kernel | gather and Gram | end to end | labels unlike float64 |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for c in report["cells"]:
+        unlike = f"{c['labels_unlike_float64']} of {c['labels']:,}" if "labels" in c else "–"
+        times = " | ".join(spread(c[key], 1000, 1) for key in ("kernel", "gather_and_gram", "end_to_end"))
+        lines.append(f"| {TITLES[c['method']]} | {c['n_shot']} | {c['dim']} | {times} | {unlike} |")
+    return lines
+
+
+def main() -> None:
+    """Write BENCHMARKS.md."""
+    cpu, gpu = (json.loads((HERE / "results" / name).read_text()) for name in ("cpu.json", "h200.json"))
+    head = [
+        "# Benchmarks",
+        "",
+        "Made by `benchmarks/report.py` from the raw outputs in `benchmarks/results/`. Measure again: `make bench` (CPU); "
+        "`python benchmarks/h200.py FEATURES.npy benchmarks/results/h200.json` on a machine with a GPU.",
+        "",
+    ]
+    (HERE.parent / "BENCHMARKS.md").write_text("\n".join([*head, *cpu_part(cpu), "", *gpu_part(gpu), ""]))
+
+
+if __name__ == "__main__":
+    main()
