@@ -89,6 +89,7 @@ def _draw_skewness(panel: Any, data: Mapping[str, Any]) -> None:
     panel.set_title("ours: all features, all classes", fontsize=8.5, loc="left")
     panel.set_xlabel("skewness within a class")
     panel.set_ylabel(f"share of the {data['n_features']} × {data['n_classes']} (%)")
+    panel.set_ylim(0, 1.18 * panel.get_ylim()[1])  # room for the legend
     panel.legend(fontsize=7.5, frameon=False, loc="upper right")
 
 

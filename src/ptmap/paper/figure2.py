@@ -168,7 +168,7 @@ def _fit(
 
 
 def _numbers(numbers: Any) -> str:
-    return ", ".join(f"{name} {value:.4g}" for name, value in numbers.items())
+    return ", ".join(f"{name} {round(value, 6):.4g}" for name, value in numbers.items())
 
 
 def _row(where: str, each: dict[str, Any]) -> tuple[str, ...]:

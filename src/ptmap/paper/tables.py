@@ -42,7 +42,11 @@ class PaperTableExhibit:
     def report(self, ledger: Ledger) -> Report:
         """See `Exhibit`."""
         rows = self.rows(ledger.library)
-        sections = [[_words(row, ledger) for row in same] for _, same in groupby(rows, key=lambda row: (row.dataset, row.setting))]
+        among_rivals = any(row.recipe is None for row in rows)
+        apart = groupby(
+            rows, key=lambda row: (row.dataset, row.setting if among_rivals else row.features if len(_methods(rows)) > 1 else "")
+        )
+        sections = [[_words(row, ledger) for row in same] for _, same in apart]
         header = ["dataset", "method", "backbone", *(word for n in SHOTS for word in (f"{n}-shot paper", "ours", "difference"))]
         caption = f"{describe_run(ledger)}; {NONE}: a method of others, or no such row in the paper"
         return Report(
@@ -59,6 +63,10 @@ class PaperTableExhibit:
         from ptmap.paper.draw_tables import draw_table
 
         return draw_table(report)
+
+
+def _methods(rows: list[Row]) -> set[str]:
+    return {row.method for row in rows}
 
 
 def _source(row: Row) -> Source:
