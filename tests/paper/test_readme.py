@@ -29,7 +29,7 @@ def test_the_part_between_the_markers_is_rewritten_once(folder, tmp_path):
     assert text.startswith(f"# Title\n\nBefore.\n\n{BEGIN}\n|")
     assert text.endswith(f"\n{END}\n\nAfter.\n")
     rows = [line for line in text.splitlines() if line.startswith("| CIFAR-FS, WRN")]
-    assert [line.split(" | ")[1] for line in rows] == ["NCM", "PT+NCM", "PT+K-Means", "PT+MAP", "MAP"]
+    assert [line.split(" | ")[1] for line in rows] == ["NCM", "PT+NCM", "PT+K-Means", "PT+MAP", "MAP without PT"]
     assert "| 87.69 ± 0.23 |" in rows[3]
     assert "| – | **" in rows[4]  # the paper has no MAP without PT on CIFAR-FS
 

@@ -184,6 +184,6 @@ def _notes(found: dict[str, Any]) -> list[str]:
         f"All {found['n_features']} features × {found['n_classes']} classes: median skewness {median['before']:+.2f} before and "
         f"{median['after']:+.2f} after; within ±1 are {small['before']:.0%} before and {small['after']:.0%} after.",
         f"The median by beta: {', '.join(f'{skew:+.2f} at {beta}' for beta, skew in found['skewness_by_beta'].items())}. "
-        "Where 0.5 leaves much skew, a lower beta can do better: see Figure 4.",
+        "The least skewed is not the most accurate: see Figure 4.",
         "The paper's curves are of another dataset, backbone and feature: compare the shapes.",
     ]

@@ -57,7 +57,7 @@ def replace_results(text: str, results: str, *, name: str) -> str:
 
 
 def _line(row: Mapping[str, Any]) -> str:
-    cells = [f"{DATASETS[row['dataset']]}, {row['backbone']}", row["method"]]
+    cells = [f"{DATASETS[row['dataset']]}, {row['backbone']}", "MAP without PT" if row["recipe"] == "map-without-pt" else row["method"]]
     for n_shot in ("1", "5"):
         published = Accuracy(*row["published"][n_shot]) if n_shot in row["published"] else None
         ours = row["ours"][n_shot]
