@@ -130,7 +130,7 @@ def _explain_beta(features: FeatureSet, peak: float | None) -> list[str]:
     limit = f" Skewness is not all: beta 0 leaves {skews[3]:+.2f} and is worse." if peak != 0 else ""
     return [
         f"A likely reason for beta {peak:g}, not a tested one: these features are of another training than the paper's, {zeros:.0%} of "
-        f"them exact zeros, with a median skewness within a class of {skews[0]:+.2f}; beta {CHOSEN['beta']:g} leaves {skews[1]:+.2f} of it, "
+        f"them exact zeros, with a median skewness within a class of {skews[0]:+.2f}; beta {CHOSEN['beta']:g} leaves {skews[1]:+.2f}, "
         f"beta {peak:g} {skews[2]:+.2f}.{limit}"
     ]
 
