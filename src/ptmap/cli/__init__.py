@@ -13,6 +13,7 @@ from ptmap import __version__
 from ptmap.cli.compare import compare_command
 from ptmap.cli.console import EXIT_INTERRUPTED, say
 from ptmap.cli.evaluate import evaluate_command
+from ptmap.cli.reproduce import reproduce_command
 from ptmap.cli.tune import tune_command
 from ptmap.errors import PtmapError
 
@@ -43,6 +44,7 @@ app = typer.Typer(
 app.command("evaluate")(evaluate_command)
 app.command("compare")(compare_command)
 app.command("tune")(tune_command)
+app.command("reproduce")(reproduce_command)
 
 
 @app.callback(invoke_without_command=True)

@@ -30,6 +30,11 @@ def open_folder(path: Path, *, fingerprint: str, force: bool = False) -> Path:
                 f"{file} holds results of other features ({held}, these are {fingerprint}): "
                 "the file changed, or it is another one. Choose another --output, or overwrite with --force."
             )
+    return make_folder(path)
+
+
+def make_folder(path: Path) -> Path:
+    """Make a folder, parents as needed, and see to it that files can be written there."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         probe = path / f".{secrets.token_hex(4)}"

@@ -73,7 +73,7 @@ def draw_curves(tuning: Tuning, *, about: str = "") -> dict[str, bytes]:
         for top, bottom, curve in zip(panels[0], panels[-1], tuning.curves, strict=True):
             _label_column(top, bottom, curve)
         figure.suptitle(_heading(tuning, about), fontsize=8.5, x=0.015, ha="left", linespacing=1.35)
-        return {suffix: _render(figure, suffix) for suffix in ("png", "svg")}
+        return {suffix: render(figure, suffix) for suffix in ("png", "svg")}
 
 
 def _label_column(top: Any, bottom: Any, curve: Curve) -> None:
@@ -109,7 +109,8 @@ def _heading(tuning: Tuning, about: str) -> str:
     return f"{kind}{', ' + about if about else ''}\n{how}"
 
 
-def _render(figure: Any, suffix: str) -> bytes:
+def render(figure: Any, suffix: str) -> bytes:
+    """The bytes of a figure as a "png" or an "svg" file; equal figures make equal bytes."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format=suffix, dpi=220, metadata={"Date": None} if suffix == "svg" else {})
     return buffer.getvalue()

@@ -12,7 +12,10 @@ from ptmap.evaluation.results import EvaluationResult
 from ptmap.evaluation.settings import NUMBERS, knobs_used
 
 NONE = "–"  # in a cell that has nothing to say
-TEXT_COLUMNS = ("method", "queries", "knob", "")  # the others hold numbers and are set flush right
+TEXT_COLUMNS = (  # the others hold numbers and are set flush right
+    *("method", "queries", "knob", "", "dataset", "backbone", "class", "pt", "curve", "fitted"),
+    *("claim", "where", "verdict", "name", "what", "needs"),
+)
 
 _NUMBER = re.compile(r"([+-]?)([\d.,]+)(?: ± ([\d.]+))?")
 _LATEX = {"&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "±": r"$\pm$", "–": "--", "\\": r"\textbackslash{}"}
@@ -24,7 +27,7 @@ class Table:
 
     title: str
     header: tuple[str, ...]
-    sections: list[list[tuple[str, ...]]]
+    sections: Sequence[Sequence[tuple[str, ...]]]
     caption: str
 
 

@@ -1,0 +1,84 @@
+"""`ptmap reproduce`."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def novel(tmp_path):
+    """Twenty classes of a hundred and one rows, in a file without labels."""
+    rng = np.random.default_rng(0)
+    centers = np.repeat(rng.gamma(1.0, size=(20, 6)), 101, axis=0)
+    path = tmp_path / "novel.npy"
+    np.save(path, (centers * rng.gamma(2.0, size=centers.shape)).astype(np.float32))
+    return [f"--features=cifar-fs:wrn28-10:novel={path}", "--per-class=101", "--artifacts", tmp_path / "artifacts"]
+
+
+def test_a_table_is_printed_and_kept(here, novel, tmp_path):
+    done = here("reproduce", "table5", *novel, "--episodes", 5, "--output", tmp_path / "out", "--no-plot")
+    assert done.code == 0, done.stderr
+    assert "Table 5: Backbones, with NCM and K-Means" in done.stdout
+    assert "87.69 ± 0.23" in done.stdout
+    assert done.stdout.count("no features of") == 8
+    assert len(re.findall(r" no features +–", done.stdout)) == 2 * 4 * 8
+    assert "index.html" in done.stderr
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["cells.json", "index.html", "table5.json", "table5.md"]
+    assert json.loads((tmp_path / "out" / "table5.json").read_text())["command"].startswith("ptmap reproduce table5")
+    assert len(json.loads((tmp_path / "out" / "cells.json").read_text())) == 8
+
+
+def test_the_second_run_measures_nothing_new(here, novel, tmp_path):
+    words = ["reproduce", "table2", *novel, "--episodes", 5, "--output", tmp_path / "out", "--no-plot"]
+    assert here(*words).code == 0
+    before = (tmp_path / "out" / "cells.json").read_bytes()
+    again = here(*words)
+    assert again.code == 0
+    assert (tmp_path / "out" / "cells.json").read_bytes() == before
+
+
+def test_the_list_needs_no_features(here, tmp_path):
+    done = here("reproduce", "--list", "--artifacts", tmp_path)
+    assert done.code == 0
+    assert [line.split()[0] for line in done.stdout.splitlines()[3:-1] if line[:1].isalpha()][:3] == ["table2", "table3", "table4"]
+    assert "0 of 9 here" in done.stdout
+
+
+def test_the_readme_is_written_from_the_results(here, novel, tmp_path):
+    readme = tmp_path / "README.md"
+    readme.write_text("<!-- results:begin -->\n<!-- results:end -->\n")
+    done = here("reproduce", "table5", *novel, "--episodes", 5, "--output", tmp_path / "out", "--no-plot", "--readme", readme)
+    assert done.code == 0, done.stderr
+    assert "PT+MAP" in readme.read_text()
+    again = here("reproduce", "--readme", readme, "--output", tmp_path / "out")
+    assert (again.code, again.stdout) == (0, "")
+    assert "already up to date" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ([], "--list shows what there is"),
+        (["table9"], "table2, table3, table4"),
+        (["table5", "--output", "/dev/null/results"], "cannot be written"),
+        (["table5", "--features", "novel.npy"], "DATASET:BACKBONE:SPLIT=FILE"),
+        (["table5", "--features", "cifar-fs:wrn28-10:novel=nowhere.npy"], "nowhere.npy does not exist"),
+        (["--readme", "nowhere.md"], "nowhere.md cannot be read"),
+    ],
+)
+def test_bad_input_ends_in_one_line(here, tmp_path, words, expected):
+    words = words if "--output" in words else [*words, "--output", tmp_path / "out"]
+    done = here("reproduce", *words)
+    assert (done.code, done.stdout) == (2, "")
+    assert done.stderr.startswith("ptmap: ")
+    assert done.stderr.count("\n") == 1
+    assert expected in done.stderr
+
+
+def test_features_of_another_dataset_are_refused(here, novel, tmp_path):
+    words = [str(word).replace("cifar-fs", "cub") for word in novel]
+    done = here("reproduce", "table5", *words, "--output", tmp_path / "out")
+    assert done.code == 2
+    assert "the novel classes of cub must be 50, got 20" in done.stderr

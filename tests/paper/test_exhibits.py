@@ -1,0 +1,207 @@
+"""Every table and figure from made-up features: published numbers stay, ours come beside, nothing is filled in."""
+
+import base64
+import io
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from PIL import Image
+from scipy import stats
+
+from ptmap.errors import InputError
+from ptmap.features import FeatureSet
+from ptmap.paper.exhibits import all_entries, choose_exhibits, list_exhibits, make_exhibits, publish
+from ptmap.paper.figure2 import class_skewness, fit_exponential, fit_gaussian
+from ptmap.paper.ledger import Ledger, make_entry
+from ptmap.paper.library import Library, Source
+from ptmap.paper.published import read_published
+
+NAMES = [*(f"table{i}" for i in range(2, 9)), "figure2", "figure3", "figure4", "time", "orderings"]
+PICTURES = [name for name in NAMES if name not in ("time", "orderings")]
+
+
+@pytest.fixture(scope="module")
+def published(artifacts, tmp_path_factory):
+    """A folder with everything, from four episodes a cell."""
+    ledger = Ledger(tmp_path_factory.mktemp("results"), Library(artifacts), n_episodes=4)
+    exhibits = choose_exhibits(["all"])
+    ledger.measure(all_entries(exhibits, ledger.library))
+    reports = publish(exhibits, ledger, drawing=True, command="ptmap reproduce all")
+    return ledger, {report.name: report for report in reports}
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory):
+    """The same where no features are at all."""
+    ledger = Ledger(tmp_path_factory.mktemp("bare"), Library(tmp_path_factory.mktemp("nothing")))
+    return {report.name: report for report in publish(choose_exhibits(["all"]), ledger, drawing=False, command="ptmap reproduce all")}
+
+
+def test_all_are_there_in_the_order_of_the_paper():
+    assert list(make_exhibits()) == NAMES
+    assert [exhibit.name for exhibit in choose_exhibits(["figure4", "table5"])] == ["table5", "figure4"]
+
+
+def test_an_unknown_one_is_refused_with_the_list():
+    with pytest.raises(InputError, match=r"table2, table3.*figure4, time, orderings, all, got 'table9'"):
+        choose_exhibits(["table5", "table9"])
+
+
+def test_the_list_says_what_is_here(artifacts, tmp_path):
+    states = {row[0]: row[2] for row in list_exhibits(Library(artifacts)).sections[0]}
+    assert states["table5"] == "1 of 9 here"
+    assert states["table3"] == "0 of 1 here"
+    assert states["figure4"] == "2 of 6 here"
+
+
+def test_rows_keep_what_was_published_and_ours_is_what_was_measured(published):
+    ledger, reports = published
+    for name, table in read_published().tables.items():
+        data = reports[name].data["rows"]
+        assert [row["published"] for row in data if row["published"]] == [
+            {str(n): list(value) for n, value in row.published.items()} for row in table.rows
+        ]
+        for row in data:
+            here = row["features"] == "cifar-fs/wrn28-10"
+            assert bool(row["ours"] and all(row["ours"].values())) == here
+    row = next(row for row in reports["table5"].data["rows"] if row["features"] == "cifar-fs/wrn28-10" and row["recipe"] == "kmeans")
+    cell = ledger.find(make_entry(Source("cifar-fs", "wrn28-10"), "kmeans"))
+    assert row["ours"]["1"] == cell
+    words = next(each for section in reports["table5"].table.sections for each in section if each[:3] == ("CIFAR-FS", "PT+K-Means", "WRN"))
+    assert words[3] == "83.69 ± 0.22"
+    assert words[4].startswith(f"{cell['accuracy']:.2f}")
+    assert float(words[5].split()[0]) == pytest.approx(cell["accuracy"] - 83.69, abs=0.01)
+    assert float(words[5].split()[-1]) == pytest.approx(np.hypot(cell["ci95"], 0.22), abs=0.01)
+
+
+def test_without_features_nothing_is_filled_in(bare):
+    for name in read_published().tables:
+        words = [cell for section in bare[name].table.sections for row in section for cell in (row[4], row[5], row[7], row[8])]
+        assert set(words) <= {"–", "no features"}
+        assert any("--features" in note for note in bare[name].notes)
+    assert all(row[3] == "–" for section in bare["figure3"].table.sections for row in section)
+    assert all(row[4:6] == ("–", "–") for section in bare["figure4"].table.sections for row in section)
+    assert bare["orderings"].table.sections == [[]]
+    assert bare["time"].data["ours"] == []
+
+
+def test_table_6_goes_beyond_the_paper_where_features_are(published, bare):
+    rows = [row for row in published[1]["table6"].data["rows"] if row["dataset"] == "cifar-fs"]
+    assert [row["method"] for row in rows] == ["MAP", "PT+MAP"]
+    assert all(row["published"] == {} for row in rows)
+    assert {row["dataset"] for row in bare["table6"].data["rows"]} == {"mini-imagenet"}
+
+
+def test_figure_3_tells_the_method_the_class_sizes(published):
+    reports = published[1]
+    known = next(curve for curve in reports["figure3"].data["curves"] if curve["name"] == "PT+MAP, sizes known")
+    assert [q1 for q1, _ in known["ours"]] == [1, 10, 20, 30, 40, 50]
+    _, cell = known["ours"][1]
+    assert cell["queries"] == "10,90"
+    assert cell["settings"]["proportions"] == "truth"
+    bound = next(curve for curve in reports["figure3"].data["curves"] if "at least" in curve["name"])
+    assert all("AtLeast" in cell["settings"]["proportions"] for _, cell in bound["ours"])
+
+
+def test_figure_4_peaks_where_validation_accuracy_does(published):
+    for curve in published[1]["figure4"].data["knobs"]:
+        best = max(cell["accuracy"] for _, cell in curve["ours"]["val"])
+        at_peak = {x: cell["accuracy"] for x, cell in curve["ours"]["val"]}[curve["peaks"]["val"]]
+        assert at_peak == best
+        assert set(dict(curve["published"]["val"])) <= {x for x, _ in curve["ours"]["val"]}
+
+
+def test_skewness_agrees_with_scipy(make_benchmark):
+    features = make_benchmark()
+    x = features.features.astype(np.float64)
+    found = class_skewness(x, features)
+    for number, rows in enumerate(features.class_rows):
+        np.testing.assert_allclose(found[number], stats.skew(x[rows]), rtol=1e-9)
+    flat = FeatureSet.from_arrays([[1.0, 2.0], [1.0, 3.0], [1.0, 7.0]], [0, 0, 0])
+    assert np.isnan(class_skewness(flat.features, flat)[0, 0])
+
+
+def test_fits_find_the_curves_that_made_the_counts():
+    edges = np.linspace(0, 0.5, 31)
+    x = (edges[:-1] + edges[1:]) / 2
+    counts = np.rint(58.7 * np.exp(-10.0 * x) + 1).astype(np.int64)
+    assert fit_exponential(edges, counts)["b"] == pytest.approx(10.0, rel=0.1)
+    bell = np.rint(80 * np.exp(-((x - 0.2) ** 2) / (2 * 0.05**2))).astype(np.int64)
+    found = fit_gaussian(edges, bell)
+    assert (found["mean"], found["std"]) == (pytest.approx(0.2, abs=0.005), pytest.approx(0.05, abs=0.005))
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_pictures_are_legible_and_well_formed(published, name):
+    folder = published[0].folder
+    with Image.open(io.BytesIO((folder / f"{name}.png").read_bytes())) as image:
+        assert image.size[0] > 1400  # 7 inches in print quality
+        assert 0.25 < image.size[1] / image.size[0] < 1.1
+    assert ElementTree.fromstring((folder / f"{name}.svg").read_bytes()).tag.endswith("svg")
+
+
+@pytest.mark.parametrize("name", ["table6", "figure2", "figure3", "figure4"])
+def test_without_features_there_is_still_a_picture_of_the_paper(bare, name):
+    pictures = make_exhibits()[name].draw(bare[name])
+    assert pictures["png"].startswith(b"\x89PNG")
+    assert ElementTree.fromstring(pictures["svg"]).tag.endswith("svg")
+
+
+def test_every_exhibit_is_json_with_its_origin(published):
+    for name in NAMES:
+        found = json.loads((published[0].folder / f"{name}.json").read_text())
+        assert {"command", "commit", "versions", "table", "data", "notes"} <= found.keys()
+        markdown = (published[0].folder / f"{name}.md").read_text()
+        rows = [line for line in markdown.splitlines() if line.startswith("|")]
+        assert len(rows) == 2 + sum(map(len, found["table"]["sections"]))
+
+
+class Page(HTMLParser):
+    """Collects what a browser would load, and the tags that were left open."""
+
+    def __init__(self):
+        super().__init__()
+        self.loads, self.open, self.ids, self.links = [], [], set(), set()
+
+    def handle_starttag(self, tag, attrs):
+        found = dict(attrs)
+        self.loads += [found[key] for key in ("src", "srcset", "data") if key in found]
+        self.loads += [found["href"]] if tag == "link" else []
+        self.ids.add(found.get("id"))
+        if tag == "a":
+            self.links.add(found["href"])
+        if tag not in ("meta", "img", "link", "br"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def test_the_page_needs_nothing_else(published):
+    text = (published[0].folder / "index.html").read_text()
+    page = Page()
+    page.feed(text)
+    assert page.open == []
+    assert page.links == {f"#{name}" for name in NAMES}
+    assert {link[1:] for link in page.links} <= page.ids
+    assert len(page.loads) == len(PICTURES)
+    assert all(each.startswith("data:image/svg+xml;base64,") for each in page.loads)
+    assert base64.b64decode(page.loads[0].split(",")[1]) == (published[0].folder / "table2.svg").read_bytes()
+    assert not re.search(r"url\(|@import|<script", text)
+
+
+def test_a_single_exhibit_leaves_the_others_on_the_page(published):
+    ledger, _ = published
+    publish(choose_exhibits(["time"]), ledger, drawing=False, command="ptmap reproduce time")
+    assert (ledger.folder / "index.html").read_text().count("<section") == len(NAMES)
+
+
+def test_orderings_are_judged_by_their_intervals(published):
+    for claim in published[1]["orderings"].data["claims"]:
+        expected = "holds" if claim["difference"] > claim["ci95"] else "FAILS" if claim["difference"] <= -claim["ci95"] else "undecided"
+        assert claim["verdict"] == expected
+    assert len(published[1]["orderings"].data["claims"]) == 8 + 3 + 6
