@@ -4,13 +4,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
+KERNELS := $(wildcard src/ptmap/kernels/*.py src/ptmap/evaluation/_draw.py)
+
 .PHONY: demo test check bench clean
 
-demo: $(VENV)/.installed
+demo: $(VENV)/.installed $(VENV)/.kernels
 	$(BIN)/ptmap evaluate --method ncm --method kmeans --method map --shots 1 --shots 5 --episodes 1000
 
-test: $(VENV)/.test-installed check
-	$(BIN)/pytest
+test: $(VENV)/.test-installed $(VENV)/.kernels check
+	$(BIN)/pytest -q -n auto
 
 check: $(VENV)/.test-installed
 	$(BIN)/ruff format --check --quiet .
@@ -27,9 +29,14 @@ $(VENV)/.test-installed: $(VENV)/.installed
 	$(PIP) --editable '.[test]'
 	touch $@
 
+# Numba notices a change only in the file of the function that is called, not in those that it calls.
+$(VENV)/.kernels: $(KERNELS) | $(VENV)/.installed
+	find src -name '*.nb[ic]' -delete
+	touch $@
+
 clean:
 	rm -rf $(VENV)
 
-bench: $(VENV)/.installed
+bench: $(VENV)/.installed $(VENV)/.kernels
 	$(BIN)/python benchmarks/engine.py $(wildcard ../shared/features/cifar-fs-wrn28-10/novel.npy)
 	$(BIN)/python benchmarks/report.py
