@@ -85,7 +85,7 @@ class Pipeline:
     def check(self, x: Tensor, name: str) -> None:
         """Refuse vectors that the steps cannot make sense of."""
         if "unit" in self.steps and x.numel():
-            zero = (x.abs().amax(dim=-1) == 0).reshape(-1)
+            zero = ~x.any(dim=-1).reshape(-1)
             if zero.any():
                 raise InputError(
                     f"{name}: every vector must have a direction, got only zeros in {name_rows(zero.nonzero()[:, 0].tolist())}. "
