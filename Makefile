@@ -15,8 +15,8 @@ test: $(VENV)/.test-installed $(VENV)/.kernels check
 	$(BIN)/pytest -q -n auto
 
 check: $(VENV)/.test-installed
-	$(BIN)/ruff format --check --quiet .
-	$(BIN)/ruff check --quiet .
+	$(BIN)/ruff format --check --quiet src tests benchmarks
+	$(BIN)/ruff check --quiet src tests benchmarks
 	$(BIN)/mypy
 
 $(VENV)/.installed: pyproject.toml constraints.txt
