@@ -42,15 +42,6 @@ def real_episode(n_shot=1, n_query=10, n_way=5, seed=0):
     return features.features[rows].astype(np.float64), truth, n_way * n_shot
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Threads of tiny tensors wait for one another, for seconds where the cores are busy."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(scope="module")
 def episode():
     """50 real queries of 5 classes, one label each, in a shuffled order: X, y with -1, truth."""

@@ -13,15 +13,6 @@ EVERY_METHOD = pytest.mark.parametrize("method", METHODS)
 NAMES = np.array(["rook", "ibis", "crow"])
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Threads of tiny tensors wait for one another, for seconds where the cores are busy."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def clusters(counts, seed=0):
     """Well separated non-negative vectors, counts[j] around corner j: x (N, 6), class numbers (N,)."""
     labels = np.repeat(np.arange(len(counts)), counts)

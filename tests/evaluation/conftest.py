@@ -4,18 +4,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
-import torch
 
 from ptmap.features import FeatureSet
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Threads of tiny tensors wait for one another, for seconds where the cores are busy."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def _make_features(sizes: Sequence[int], *, n_unlabelled: int = 0, dim: int = 4, seed: int = 0) -> FeatureSet:

@@ -19,15 +19,6 @@ PIPELINES = (
 )
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Threads of tiny tensors wait for one another, for seconds where the cores are busy."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def made_up(n_classes, *, size=24, dim=16, spread=1.0, scale=1.0, seed=0):
     """Overlapping classes of non-negative vectors of norm about 4 * scale."""
     rng = np.random.default_rng(seed)

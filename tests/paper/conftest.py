@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from ptmap.features import FeatureSet
 from ptmap.paper.benchmarks import read_benchmarks
@@ -13,15 +12,6 @@ from ptmap.paper.ledger import Ledger
 from ptmap.paper.library import Library
 
 PER_CLASS = 101  # Figure 3 draws one support row and 99 queries of a class
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Threads of tiny tensors wait for one another, for seconds where the cores are busy."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def _make_benchmark(split: str = "novel", *, dataset: str = "cifar-fs", backbone: str = "wrn28-10", seed: int = 0) -> FeatureSet:
