@@ -4,8 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
-import torch
-
 from ptmap.errors import InputError
 from ptmap.evaluation.queries import QuerySpec
 from ptmap.evaluation.results import EvaluationResult
@@ -63,16 +61,9 @@ def plan_cells(
             for chosen in product(*values):
                 method = configure(name, n_shot=n_shot, dataset=dataset, pipeline=pipeline, **dict(zip(taken, chosen, strict=True)))
                 if method not in methods:
-                    check_method(method)
                     methods.append(method)
         cells += [Cell(n_shot, spec, tuple(methods)) for spec in dict.fromkeys(str(QuerySpec.parse(word)) for word in queries)]
     return cells
-
-
-def check_method(method: Method) -> None:
-    """Let the classifier speak for the range of its knobs, on a toy episode, before hours are spent."""
-    corners = torch.eye(2)[None]
-    method.assign(corners, torch.tensor([[0, 1]]), corners, n_way=2)
 
 
 def evaluate_cells(
