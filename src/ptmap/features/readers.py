@@ -8,12 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ptmap.errors import InputError, MissingExtraError, unknown_choice
-from ptmap.features import storage, unpickle
+from ptmap.features import storage
 from ptmap.features.feature_set import FeatureSet
 from ptmap.features.labels import UNLABELLED
 from ptmap.features.storage import Contents, reading
+from ptmap.unpickle import load_plain
 
 BLOCKS = (".npy", ".npz")  # formats whose rows may come without labels, in equal blocks
+PICKLE_HOLDS = "a pickled dict of class -> list of feature vectors"
 
 
 def read_features(path: str | Path, *, per_class: int | None = None) -> FeatureSet:
@@ -43,7 +45,8 @@ def read_features(path: str | Path, *, per_class: int | None = None) -> FeatureS
             "or pass per_class=K if each K consecutive rows are one class."
         )
     with reading(path, holds=reader.holds):
-        return FeatureSet.from_arrays(contents.features, labels, contents.class_names, contents.provenance or {"file": path.name})
+        about = contents.provenance or {"file": path.name}
+        return FeatureSet.from_arrays(contents.features, labels, contents.class_names, about, contents.names)
 
 
 def _block_labels(n_rows: int, per_class: int) -> Any:
@@ -111,7 +114,7 @@ def _read_pt(path: Path) -> Contents:
 
 
 def _read_pickle(path: Path) -> Contents:
-    return _from_dict(unpickle.load_pickle(path))
+    return _from_dict(load_plain(path.read_bytes(), where=str(path), holds=PICKLE_HOLDS))
 
 
 def _from_dict(content: Any) -> Contents:
@@ -138,7 +141,7 @@ class Reader(NamedTuple):
     holds: str
 
 
-_PICKLE = Reader(_read_pickle, unpickle.HOLDS)
+_PICKLE = Reader(_read_pickle, PICKLE_HOLDS)
 READERS: dict[str, Reader] = {
     ".safetensors": Reader(storage.read, storage.HOLDS),
     ".npz": Reader(_read_npz, "arrays 'features' (N, D), 'labels' (N,) and perhaps 'class_names'"),

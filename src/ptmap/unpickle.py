@@ -8,23 +8,32 @@ numpy's own rebuilding functions are reached, because a forged dtype can make th
 import pickle
 import re
 from io import BytesIO
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ptmap.features.storage import reading
+from ptmap.errors import FileFormatError
 
-HOLDS = "a pickled dict of class -> list of feature vectors"
 _NUMBERS_OR_TEXT = re.compile(r"[biufU]\d+")  # dtype codes; leaves out objects, records and raw memory
 
 
-def load_pickle(path: Path) -> Any:
-    """Read a pickle of any protocol, also from Python 2, that holds only plain data."""
-    with reading(path, holds=HOLDS):
+def load_plain(data: bytes, *, where: str, holds: str) -> Any:
+    """Read a pickle of any protocol, also from Python 2, that holds only plain data.
+
+    Args:
+        data: The bytes of the pickle.
+        where: How to call it in an error.
+        holds: What it should hold, in words for an error.
+    """
+    try:
         # latin1 maps the bytes of Python 2's str, in which it pickled array data, one to one.
-        return _without_stand_ins(_PlainUnpickler(BytesIO(path.read_bytes()), encoding="latin1").load())
+        return _without_stand_ins(_PlainUnpickler(BytesIO(data), encoding="latin1").load())
+    except Exception as error:  # on damaged bytes, the unpickler raises whatever it stumbles over
+        reason = (str(error).splitlines() or [""])[0].rstrip(". ")[:160]
+        raise FileFormatError(
+            f"{where} cannot be read ({type(error).__name__}: {reason}). The file must hold {holds}; write it or copy it anew."
+        ) from error
 
 
 class _Dtype:

@@ -15,9 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from ptmap import unpickle
 from ptmap.errors import FileFormatError
-from ptmap.features import read_features, unpickle
-from ptmap.features.unpickle import load_pickle
+from ptmap.features import read_features
+from ptmap.unpickle import load_plain
+
+
+def load_pickle(path):
+    return load_plain(path.read_bytes(), where=str(path), holds="a pickled dict")
 
 
 class Call:
