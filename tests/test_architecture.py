@@ -9,13 +9,14 @@ import pytest
 HOUSE = Path(__file__).resolve().parents[1] / "src" / "ptmap"
 UPSTREAM = {  # room: the rooms that it may import, besides errors and itself
     "errors": set(),
-    "data": set(),
+    "unpickle": set(),
+    "data": {"unpickle"},
     "backbones": set(),
     "preprocess": set(),
     "classifiers": set(),
     "kernels": set(),
-    "training": {"data", "backbones"},
-    "features": {"data", "backbones"},
+    "training": {"data", "backbones", "features", "methods", "evaluation"},
+    "features": {"data", "backbones", "unpickle"},
     "methods": {"preprocess", "classifiers"},
     "estimators": {"preprocess", "classifiers", "methods"},
     "evaluation": {"features", "preprocess", "classifiers", "methods", "kernels"},

@@ -61,6 +61,9 @@ def test_zero_and_negative_vectors_are_welcome():
         ({"class_names": ("ant", "")}, "non-empty strings"),
         ({"class_names": ("ant", 7)}, "non-empty strings, got 7"),
         ({"provenance": {"epochs": 7}}, "'epochs': 7"),
+        ({"names": ("a", "b", "c")}, "names must have one entry for each of the 4 rows of features, got 3"),
+        ({"names": ("a", "b", "c", 4)}, "names must be strings"),
+        ({"names": "abcd"}, "names must be strings, one for each row"),
     ],
 )
 def test_what_breaks_a_rule_is_refused_by_name(changes, message):
@@ -89,6 +92,17 @@ def test_subset_by_numbers_and_by_mask():
     assert made.subset(made.labels >= 0).class_names == ("ant", "bee")
     with pytest.raises(InputError, match="at least one row"):
         made.subset([])
+
+
+def test_names_follow_their_rows():
+    made = small(names=["a.jpg", "b.jpg", "c.jpg", "d.jpg"])
+    assert made.names == ("a.jpg", "b.jpg", "c.jpg", "d.jpg")
+    assert made.subset([3, 1]).names == ("d.jpg", "b.jpg")
+    assert made.subset(made.labels >= 0).names == ("a.jpg", "c.jpg", "d.jpg")
+    assert made.subset(slice(1, 3)).names == ("b.jpg", "c.jpg")
+    assert FeatureSet.from_arrays(np.eye(2), [0, 1], names=["x", "x"]).names == ("x", "x")
+    assert small().names is small().subset([0]).names is None
+    assert made.fingerprint == small().fingerprint
 
 
 def test_fingerprint_follows_the_content_and_not_the_provenance():

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from ptmap.errors import FileFormatError, InputError
-from ptmap.features import FeatureSet
+from ptmap.features import FeatureSet, read_features
 from ptmap.features.storage import KEY
 
 RNG_SEED = 3
@@ -29,6 +29,37 @@ def test_float32_comes_back_bit_for_bit(made, tmp_path):
     back = FeatureSet.load(tmp_path / "x.safetensors")
     assert same(back, made)
     assert back.fingerprint == made.fingerprint
+
+
+@given(names=st.lists(st.text(), min_size=12, max_size=12))
+def test_names_come_back(tmp_path_factory, names):
+    path = tmp_path_factory.mktemp("names") / "x.safetensors"
+    made = FeatureSet.from_arrays(np.ones((12, 2)), [0] * 12, names=names)
+    made.save(path)
+    assert FeatureSet.load(path).names == read_features(path).names == tuple(names)
+
+
+def test_names_that_are_no_unicode_come_back(tmp_path):
+    name = b"gr\xfc\xdfe.jpg".decode(errors="surrogateescape")
+    FeatureSet.from_arrays([[1.0]], [0], names=[name]).save(tmp_path / "x.safetensors")
+    assert FeatureSet.load(tmp_path / "x.safetensors").names == (name,)
+
+
+def test_a_set_without_names_makes_the_bytes_it_always_made(made, tmp_path):
+    made.save(tmp_path / "x.safetensors")
+    with safetensors.safe_open(tmp_path / "x.safetensors", framework="numpy") as file:
+        assert sorted(file.keys()) == ["features", "labels"]
+        assert json.loads(file.metadata()[KEY])["version"] == 1
+    assert FeatureSet.load(tmp_path / "x.safetensors").names is None
+
+
+@pytest.mark.parametrize("names", [b'["one"]', b"[1, 2]", b"{", b'"ab"'])
+def test_names_that_do_not_fit_are_refused(tmp_path, names):
+    about = {"version": 1, "encoding": "float32", "class_names": ["a"], "provenance": {}}
+    tensors = {"features": np.ones((2, 2), "f4"), "labels": np.zeros(2, "i8"), "names": np.frombuffer(names, "u1")}
+    safetensors.numpy.save_file(tensors, tmp_path / "x.safetensors", metadata={KEY: json.dumps(about)})
+    with pytest.raises(FileFormatError, match=r"x\.safetensors"):
+        FeatureSet.load(tmp_path / "x.safetensors")
 
 
 def test_float16_rounds_as_numpy_does(made, tmp_path):

@@ -12,8 +12,11 @@ import typer.core
 from ptmap import __version__
 from ptmap.cli.compare import compare_command
 from ptmap.cli.console import EXIT_INTERRUPTED, say
+from ptmap.cli.data import data_app
 from ptmap.cli.evaluate import evaluate_command
+from ptmap.cli.extract import extract_command
 from ptmap.cli.reproduce import reproduce_command
+from ptmap.cli.train import train_command
 from ptmap.cli.tune import tune_command
 from ptmap.errors import PtmapError
 
@@ -41,10 +44,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+app.command("extract")(extract_command)
+app.command("next")(next_command)
 app.command("evaluate")(evaluate_command)
 app.command("compare")(compare_command)
 app.command("tune")(tune_command)
 app.command("reproduce")(reproduce_command)
+app.add_typer(data_app, name="data")
+app.command("train")(train_command)
 
 
 @app.callback(invoke_without_command=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,7 @@ class FeatureSet:
     labels: NDArray[np.int64]  # (N,), -1 where unlabelled
     class_names: tuple[str, ...]
     provenance: dict[str, str]
+    names: tuple[str, ...] | None = None  # of the rows, such as the paths of their images
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # the dataclass is frozen for everybody else
@@ -42,10 +43,16 @@ class FeatureSet:
         set_field(self, "class_names", _check_class_names(self.class_names))
         set_field(self, "labels", _check_labels(self.labels, n_rows=len(self), n_classes=self.n_classes))
         set_field(self, "provenance", _check_provenance(self.provenance))
+        set_field(self, "names", _check_names(self.names, n_rows=len(self)))
 
     @classmethod
     def from_arrays(
-        cls, features: Any, labels: Any, class_names: Sequence[str] | None = None, provenance: dict[str, str] | None = None
+        cls,
+        features: Any,
+        labels: Any,
+        class_names: Sequence[str] | None = None,
+        provenance: dict[str, str] | None = None,
+        names: Sequence[str] | None = None,
     ) -> Self:
         """Build from anything numpy understands, with names or whole numbers as labels.
 
@@ -54,9 +61,10 @@ class FeatureSet:
             labels: N names, or N whole numbers; None, NaN, "" and -1 are unlabelled.
             class_names: Every class in order; left out, the names found among the labels, sorted.
             provenance: Where the features came from, in words.
+            names: One for each row, such as the path of its image.
         """
-        numbers, names = number_labels(labels, class_names)
-        return cls(features, numbers, names, provenance or {})
+        numbers, class_names = number_labels(labels, class_names)
+        return cls(features, numbers, class_names, provenance or {}, cast("tuple[str, ...] | None", names))  # made one on the way in
 
     def __len__(self) -> int:
         return int(self.features.shape[0])
@@ -93,7 +101,8 @@ class FeatureSet:
 
     def subset(self, rows: Any) -> Self:
         """The given rows (numbers or a mask) in the given order; all class names stay."""
-        return type(self)(self.features[rows], self.labels[rows], self.class_names, self.provenance)
+        names = None if self.names is None else tuple(self.names[row] for row in np.arange(len(self))[rows])
+        return type(self)(self.features[rows], self.labels[rows], self.class_names, self.provenance, names)
 
     def save(self, path: str | Path, *, encoding: str = "float32") -> None:
         """Write a safetensors file, all or nothing.
@@ -102,7 +111,7 @@ class FeatureSet:
             path: Where; an existing file is replaced.
             encoding: "float32", "float16", or "root8": square roots of non-negative features in 8 bits.
         """
-        contents = storage.Contents(self.features, self.labels, self.class_names, self.provenance)
+        contents = storage.Contents(self.features, self.labels, self.class_names, self.provenance, self.names)
         storage.write(Path(path), contents, encoding=encoding)
 
     @classmethod
@@ -160,3 +169,13 @@ def _check_provenance(provenance: dict[str, str]) -> dict[str, str]:
         if not (isinstance(key, str) and isinstance(value, str)):
             raise InputError(f"provenance must map words to words, got {key!r}: {value!r}.")
     return dict(provenance)
+
+
+def _check_names(names: Sequence[str] | None, *, n_rows: int) -> tuple[str, ...] | None:
+    if names is None:
+        return None
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise InputError("names must be strings, one for each row.")
+    if len(names) != n_rows:
+        raise InputError(f"names must have one entry for each of the {n_rows} rows of features, got {len(names)}.")
+    return tuple(names)

@@ -3,6 +3,8 @@
     tensors   features (N, D)   float32, float16, or uint8 under root8
               labels (N,)       int64, -1 where unlabelled
               scale ()          float32, under root8 only
+              names (B,)        uint8: a JSON list of the rows' names, where they have some; too long for the header,
+                                and no reason for another version, since whoever does not know it loses only the names
     metadata  ptmap_features    JSON: version, encoding, class_names, provenance
 
 The metadata is one JSON text because safetensors writes its keys in random order: so the same set
@@ -36,6 +38,7 @@ class Contents(NamedTuple):
     labels: Any
     class_names: Sequence[str] | None = None
     provenance: dict[str, str] | None = None
+    names: Sequence[str] | None = None
 
 
 def require_file(path: Path) -> None:
@@ -66,6 +69,8 @@ def reading(path: Path, *, holds: str) -> Iterator[None]:
 def write(path: Path, contents: Contents, *, encoding: str) -> None:
     """Write `contents` to `path` through a temporary file beside it, so that no reader sees half a file."""
     tensors = _encode(contents.features, encoding) | {"labels": contents.labels}
+    if contents.names is not None:
+        tensors["names"] = np.frombuffer(json.dumps(list(contents.names)).encode(), np.uint8)
     about = {"version": VERSION, "encoding": encoding, "class_names": contents.class_names, "provenance": contents.provenance}
     payload = safetensors.numpy.save(tensors, metadata={KEY: json.dumps(about, sort_keys=True)})
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
@@ -88,7 +93,8 @@ def read(path: Path) -> Contents:
         if about["version"] > VERSION:
             raise FileFormatError(f"{path} has format version {about['version']}, this ptmap reads up to {VERSION}. Upgrade ptmap.")
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - safe_open is no dict
-    return Contents(_decode(tensors, about["encoding"]), tensors["labels"], about["class_names"], about["provenance"])
+    names = json.loads(tensors["names"].tobytes()) if "names" in tensors else None
+    return Contents(_decode(tensors, about["encoding"]), tensors["labels"], about["class_names"], about["provenance"], names)
 
 
 def _encode(features: NDArray[np.floating[Any]], encoding: str) -> dict[str, NDArray[Any]]:

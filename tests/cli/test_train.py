@@ -1,0 +1,51 @@
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ptmap.backbones import load_backbone
+
+TINY = ["--backbone", "conv4", "--device", "cpu"] + [
+    word
+    for change in ("image_size=16", "batch_size=4", "stages.0.epochs=1", "compile=false", "precision=float32")
+    for word in ("--set", change)
+]
+
+
+@pytest.fixture
+def folders(tmp_path):
+    rng = np.random.default_rng(0)
+    for split, names in (("base", "ab"), ("val", "cd")):
+        for name in names:
+            (tmp_path / split / name).mkdir(parents=True)
+            for number in range(4):
+                Image.fromarray(rng.integers(0, 255, (20, 20, 3), dtype=np.uint8)).save(tmp_path / split / name / f"{number}.png")
+    return tmp_path
+
+
+def test_train_a_backbone_on_a_folder(here, folders):
+    done = here("train", folders / "base", "--val", folders / "val", "--output", folders / "out", *TINY)
+    assert done.code == 0, done.stderr
+    assert "epoch 1/1  mixup+rotation  loss" in done.stderr
+    assert "val PT+MAP" in done.stderr
+    assert load_backbone(folders / "out" / "backbone.safetensors").name == "conv4"
+    assert json.loads((folders / "out" / "metrics.json").read_text())["n_images"] == 8
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--recipe", "moderm"], "recipe must be one of modern, s2m2, simpleshot or a TOML file"),
+        (["--backbone", "resnet13"], "backbone must be one of wrn28-10"),
+        (["--device", "cuda"], "cuda was asked for, but there is none here"),
+        (["--extract", "val"], "--extract takes splits of a benchmark"),
+        (["--dataset", "cifar-fs", "--val", "x"], "--val is for images of one's own"),
+        (["--val", "nowhere"], "nowhere"),
+    ],
+)
+def test_bad_requests(here, folders, words, said):
+    done = here("train", folders / "base", "--output", folders / "out", *TINY, *words)
+    assert done.code == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
