@@ -1,0 +1,53 @@
+"""The features in artifacts/ are what they say: right classes, right counts, plausible accuracies, small enough."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ptmap.data import BENCHMARKS
+from ptmap.evaluation.run import evaluate
+from ptmap.features import FeatureSet
+from ptmap.methods import configure
+from ptmap.training.recipe import Recipe
+
+ARTIFACTS = Path(__file__).resolve().parents[1] / "artifacts"
+FOLDERS = sorted(path.parent for path in ARTIFACTS.glob("*/*/metrics.json"))
+EVERY_FOLDER = pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: "/".join(folder.parts[-2:]))
+MOST_BYTES = 60_000_000
+# One-shot PT+MAP on novel classes that the README of artifacts/ states.
+STATED = {"cifar-fs/wrn28-10": 87.91, "cifar-fs/resnet18": 87.50, "cifar-fs/resnet12": 86.94, "cub/resnet18": 92.98}
+
+
+def test_artifacts_are_small():
+    assert sum(path.stat().st_size for path in ARTIFACTS.rglob("*") if path.is_file()) < MOST_BYTES
+
+
+@EVERY_FOLDER
+def test_features_are_of_the_classes_they_say(folder):
+    dataset, backbone = folder.parts[-2:]
+    for split in ("val", "novel"):
+        found = FeatureSet.load(folder / f"{split}.safetensors")
+        assert found.class_names == tuple(BENCHMARKS[dataset].classes[split])
+        assert (found.provenance["dataset"], found.provenance["backbone"], found.provenance["split"]) == (dataset, backbone, split)
+        assert (found.features >= 0).all()
+        if dataset == "cifar-fs":
+            assert set(found.class_sizes) == {600}
+
+
+@EVERY_FOLDER
+def test_the_record_says_how_they_were_made(folder):
+    metrics = json.loads((folder / "metrics.json").read_text())
+    log = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    recipe = Recipe.from_dict(metrics["recipe"])
+    assert [report["epoch"] for report in log] == list(range(1, recipe.n_epochs + 1))
+    assert metrics["kept_epoch"] == log[metrics["kept_epoch"]["epoch"] - 1]
+    assert metrics["views"]["chosen"] == FeatureSet.load(folder / "novel.safetensors").provenance["views"]
+
+
+@EVERY_FOLDER
+def test_the_stated_accuracy_is_found_again(folder):
+    dataset = folder.parts[-2]
+    novel = FeatureSet.load(folder / "novel.safetensors")
+    [result] = evaluate(novel, [configure("map", n_shot=1, dataset=dataset)], n_episodes=1000, seed=1)
+    assert abs(result.accuracy - STATED["/".join(folder.parts[-2:])]) < 4 * result.ci95 / 1.96
