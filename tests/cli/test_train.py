@@ -1,4 +1,5 @@
 import json
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -49,3 +50,32 @@ def test_bad_requests(here, folders, words, said):
     assert done.code == 2
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_damaged_image_is_left_out_by_name_or_refused(here, folders):
+    (folders / "base" / "a" / "0.png").write_bytes(b"no image")
+    (folders / "base" / "a" / "1.png").write_bytes(b"")
+    strict = here("train", folders / "base", "--output", folders / "strict", *TINY, "--strict")
+    assert strict.code == 2
+    assert "1.png" in strict.stderr
+    done = here("train", folders / "base", "--output", folders / "out", *TINY, "--set", "batch_size=2")
+    assert done.code == 0, done.stderr
+    assert "a/1.png" in done.stderr
+    assert "1 of 7 images cannot be read and are left out: a/0.png" in done.stderr
+
+
+def test_a_class_without_any_readable_image_is_named(here, folders):
+    for path in (folders / "base" / "a").iterdir():
+        path.write_bytes(b"no image")
+    done = here("train", folders / "base", "--output", folders / "out", *TINY)
+    assert done.code == 2
+    assert "at least one image, got none for 'a'" in done.stderr
+
+
+def test_tensorboard_is_an_extra(here, folders):
+    done = here("train", folders / "base", "--output", folders / "out", *TINY, "--tensorboard")
+    if find_spec("tensorboard") is None:
+        assert done.code == 2
+        assert "--tensorboard needs tensorboard: pip install 'ptmap[tensorboard]'" in done.stderr
+    else:
+        assert list((folders / "out" / "tensorboard").iterdir())

@@ -1,13 +1,17 @@
 """ptmap train: a backbone of one's own, from base classes."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ptmap.cli import options
 from ptmap.cli.console import say
+from ptmap.cli.extract import read_image_set, saying_warnings
 from ptmap.errors import InputError
+
+if TYPE_CHECKING:
+    from ptmap.data import ImageSet
 
 SECONDS_A_MINUTE = 60
 
@@ -26,13 +30,13 @@ def train_command(
     validate_every: Annotated[int, typer.Option(help="Epochs between validations by PT+MAP.")] = 5,
     checkpoint_every: Annotated[int, typer.Option(help="Epochs between checkpoints.")] = 5,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write TensorBoard logs beside the checkpoint.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Stop at an image that cannot be read.")] = False,
     device: options.Device = "auto",
 ) -> None:
     """Train a backbone on base classes (S2M2_R or plain), with validation by PT+MAP.
 
     ptmap train cifar-fs --dataset cifar-fs --backbone resnet18 --output runs/resnet18 --extract val --extract novel
     """
-    from ptmap.data import read_benchmark, read_images
     from ptmap.training.progress import reporting
     from ptmap.training.recipe import Recipe
     from ptmap.training.run import train_backbone
@@ -42,22 +46,27 @@ def train_command(
         raise InputError("--extract takes splits of a benchmark: give --dataset, or use ptmap extract on a folder.")
     if dataset is not None and val is not None:
         raise InputError("--val is for images of one's own; a --dataset brings its validation classes.")
+
+    def read(folder: Path, split: str | None) -> "ImageSet":
+        return read_image_set(folder, dataset=dataset, split=split, strict=strict)
+
     if dataset is None:
-        base_set, val_set = read_images(images), None if val is None else read_images(val)
+        base_set, val_set = read(images, None), None if val is None else read(val, None)
     else:
-        base_set, val_set = (read_benchmark(dataset, images, split=split) for split in ("base", "val"))
-    with reporting(output, say, tensorboard=tensorboard) as on_epoch:
+        base_set, val_set = read(images, "base"), read(images, "val")
+    with saying_warnings(), reporting(output, say, tensorboard=tensorboard) as on_epoch:
         trained = train_backbone(
             base_set,
             Recipe.load(recipe, changes),
             output=output,
             val=val_set,
-            extract=[read_benchmark(dataset, images, split=split) for split in extract or [] if dataset is not None],
+            extract=[read(images, split) for split in extract or []],
             views=views,
             device=device,
             validate_every=validate_every,
             checkpoint_every=checkpoint_every,
             stop_after=None if minutes is None else SECONDS_A_MINUTE * minutes,
+            strict=strict,
             on_epoch=on_epoch,
         )
     if trained.finished:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,7 @@ import torch
 
 from ptmap.backbones import Backbone, save_backbone
 from ptmap.data import ImageSet
+from ptmap.data.decoding import UnreadableImageError
 from ptmap.errors import InputError, unknown_choice
 from ptmap.evaluation.results import versions
 from ptmap.features import FeatureSet
@@ -25,6 +27,7 @@ from ptmap.training.validation import validate
 MODEL = "backbone.safetensors"
 METRICS = "metrics.json"
 BEST = "best"
+MOST_NAMED = 5  # images in a warning
 N_VALIDATION_EPISODES = 600  # an interval of about ± 1 point, enough to see a training go wrong
 
 
@@ -40,6 +43,7 @@ def train_backbone(
     validate_every: int = 5,
     checkpoint_every: int = 5,
     stop_after: float | None = None,
+    strict: bool = False,
     on_epoch: Callable[[Report], object] | None = None,
 ) -> Trained:
     """Train on the base classes and write backbone.safetensors, log.jsonl, metrics.json; resumes what `output` holds.
@@ -56,6 +60,7 @@ def train_backbone(
         validate_every: Epochs between validations.
         checkpoint_every: Epochs between checkpoints.
         stop_after: Seconds after which to stop with a checkpoint; the same call goes on later.
+        strict: Refuse images that cannot be read, instead of leaving them out with a warning.
         on_epoch: Called with each epoch's report.
     """
     if views not in (*VIEWS, BEST):
@@ -64,8 +69,8 @@ def train_backbone(
         raise InputError("views 'best' are chosen on validation classes: give some, or name the views.")
     check_disjoint(base, *([] if val is None else [val]), *extract)
     _make_folder(output)
-    stored = decode(base, size=recipe.storage_size, crop=recipe.storage_size)
-    seen = None if val is None else decode(val, size=recipe.storage_size, crop=recipe.image_size)
+    stored = decode(base, size=recipe.storage_size, crop=recipe.storage_size, strict=strict)
+    seen = None if val is None else decode(val, size=recipe.storage_size, crop=recipe.image_size, strict=strict)
     with join_processes(device) as processes:
         bf16 = recipe.precision == "bf16"
         judge = partial(validate, n_episodes=N_VALIDATION_EPISODES, device="cuda" if processes.device.type == "cuda" else "cpu")
@@ -100,7 +105,7 @@ def train_backbone(
         scores = {name: score(trained.backbone, seen, views=name) for name in VIEWS} if views == BEST and seen is not None else {}
         chosen = max(scores, key=lambda name: sum(scores[name].values())) if scores else views
         for images in extract:
-            pixels = decode(images, size=recipe.storage_size, crop=recipe.image_size)
+            pixels = decode(images, size=recipe.storage_size, crop=recipe.image_size, strict=strict)
             stack = torch.from_numpy(pixels.stack).to(processes.device)
             features = embed(trained.backbone, stack, views=chosen, bf16=bf16)
             provenance = {
@@ -139,15 +144,46 @@ def check_disjoint(*sets: ImageSet) -> None:
             )
 
 
-def decode(images: ImageSet, *, size: int, crop: int) -> Images:
-    """All images at one size, short side `size`, center `crop`; unlabelled ones cannot be trained on."""
+def decode(images: ImageSet, *, size: int, crop: int, strict: bool = False) -> Images:
+    """All images at one size, short side `size`, center `crop`.
+
+    An image that cannot be read is left out with a warning, or refused if strict. Every image must have a class, and every
+    class an image.
+    """
     if (images.labels < 0).any():
         raise InputError(
             f"every image of {images.name} must have a class, got {(images.labels < 0).sum()} without. Use a folder per class."
         )
-    stack = images.stack(size)
+    try:
+        stack = images.stack(size)
+    except UnreadableImageError:
+        if strict:
+            raise
+        images = leave_out_unreadable(images)  # decodes everything again, but only where something is wrong
+        stack = images.stack(size)
+    if empty := [name for name, count in zip(images.class_names, images.class_sizes, strict=True) if not count]:
+        raise InputError(
+            f"every class of {images.name} must have at least one image, got none for '{empty[0]}'. Add some or drop the class."
+        )
     edge = (size - crop) // 2
     return Images(np.ascontiguousarray(stack[:, edge : edge + crop, edge : edge + crop]), images.labels)
+
+
+def leave_out_unreadable(images: ImageSet) -> ImageSet:
+    """The images that can be read; a warning names those that cannot."""
+    broken: dict[int, str] = {}
+    for index in range(len(images)):
+        try:
+            images.read(index)
+        except UnreadableImageError as error:
+            broken[index] = str(error)
+    named = ", ".join(images.names[index] for index in list(broken)[:MOST_NAMED])
+    more = f" and {len(broken) - MOST_NAMED} more" if len(broken) > MOST_NAMED else ""
+    warnings.warn(
+        f"{len(broken)} of {len(images)} images cannot be read and are left out: {named}{more}. The first: {next(iter(broken.values()))}",
+        stacklevel=3,
+    )
+    return images.subset([index for index in range(len(images)) if index not in broken])
 
 
 def fingerprint(images: Images) -> str:
