@@ -3,20 +3,30 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from ptmap.data import BENCHMARKS
+from ptmap.backbones import load_encoder
+from ptmap.data import BENCHMARKS, read_benchmark
 from ptmap.evaluation.run import evaluate
 from ptmap.features import FeatureSet
+from ptmap.features.extraction import extract
 from ptmap.methods import configure
 from ptmap.training.recipe import Recipe
 
 ARTIFACTS = Path(__file__).resolve().parents[1] / "artifacts"
 FOLDERS = sorted(path.parent for path in ARTIFACTS.glob("*/*/metrics.json"))
 EVERY_FOLDER = pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: "/".join(folder.parts[-2:]))
+IMAGES = ARTIFACTS.parents[1] / "shared" / "data" / "cifar-fs"
 MOST_BYTES = 60_000_000
 # One-shot PT+MAP on novel classes that the README of artifacts/ states.
-STATED = {"cifar-fs/wrn28-10": 87.91, "cifar-fs/resnet18": 87.50, "cifar-fs/resnet12": 86.94, "cub/resnet18": 92.98}
+STATED = {
+    "cifar-fs/wrn28-10": 87.91,
+    "cifar-fs/resnet18": 87.50,
+    "cifar-fs/resnet12": 86.94,
+    "cub/resnet18": 92.98,
+    "cifar-fs/conv4": 54.55,
+}
 
 
 def test_artifacts_are_small():
@@ -51,3 +61,15 @@ def test_the_stated_accuracy_is_found_again(folder):
     novel = FeatureSet.load(folder / "novel.safetensors")
     [result] = evaluate(novel, [configure("map", n_shot=1, dataset=dataset)], n_episodes=1000, seed=1)
     assert abs(result.accuracy - STATED["/".join(folder.parts[-2:])]) < 4 * result.ci95 / 1.96
+
+
+@pytest.mark.skipif(not IMAGES.is_dir(), reason="needs the images of CIFAR-FS")
+def test_the_shipped_checkpoint_gives_the_shipped_features_again():
+    folder = ARTIFACTS / "cifar-fs" / "conv4"
+    kept = FeatureSet.load(folder / "novel.safetensors")
+    rows = list(range(0, len(kept), 400))
+    images = read_benchmark("cifar-fs", IMAGES, split="novel").subset(rows)
+    found = extract(images, [load_encoder(str(folder / "backbone.safetensors"))], store=None)
+    assert found.names == kept.subset(rows).names
+    step = np.sqrt(kept.features.max()) / 255  # of a root in 8 bits
+    np.testing.assert_allclose(np.sqrt(found.features), np.sqrt(kept.features[rows]), atol=0.51 * step)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ptmap.cli import options
-from ptmap.cli.console import say
+from ptmap.cli.console import command_line, say
 from ptmap.cli.extract import read_image_set, saying_warnings
 from ptmap.errors import InputError
 
@@ -67,6 +67,7 @@ def train_command(
             checkpoint_every=checkpoint_every,
             stop_after=None if minutes is None else SECONDS_A_MINUTE * minutes,
             strict=strict,
+            command=command_line(),
             on_epoch=on_epoch,
         )
     if trained.finished:

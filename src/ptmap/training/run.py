@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import sys
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -44,6 +43,7 @@ def train_backbone(
     checkpoint_every: int = 5,
     stop_after: float | None = None,
     strict: bool = False,
+    command: str = "",
     on_epoch: Callable[[Report], object] | None = None,
 ) -> Trained:
     """Train on the base classes and write backbone.safetensors, log.jsonl, metrics.json; resumes what `output` holds.
@@ -61,6 +61,7 @@ def train_backbone(
         checkpoint_every: Epochs between checkpoints.
         stop_after: Seconds after which to stop with a checkpoint; the same call goes on later.
         strict: Refuse images that cannot be read, instead of leaving them out with a warning.
+        command: What was typed, for the record.
         on_epoch: Called with each epoch's report.
     """
     if views not in (*VIEWS, BEST):
@@ -123,7 +124,7 @@ def train_backbone(
             "n_images": len(base),
             "n_parameters": sum(weight.numel() for weight in trained.backbone.parameters()),
             "device": torch.cuda.get_device_name() if processes.device.type == "cuda" else processes.device.type,
-            "command": sys.argv[1:],
+            "command": command,
             "versions": versions(),
             "recipe": recipe.to_dict(),
             "kept_epoch": trained.reports[trained.epoch - 1],
