@@ -81,7 +81,7 @@ def test_beta_and_pipeline_contradict_each_other():
 
 
 def test_an_unknown_method_lists_the_choices():
-    with pytest.raises(InputError, match="method must be one of ncm-raw, ncm, kmeans, soft-kmeans, map, got 'knn'"):
+    with pytest.raises(InputError, match="method must be one of ncm-raw, ncm, kmeans, soft-kmeans, map, map-auto, map-truth, got 'knn'"):
         configure("knn", n_shot=1)
 
 

@@ -18,11 +18,12 @@ from torch import Tensor
 
 from ptmap.classifiers import Assignment, Proportions, assign_kmeans, assign_map, assign_nearest
 from ptmap.classifiers.assignment import class_means, one_hot, similarities
+from ptmap.classifiers.map import LAM
 from ptmap.errors import InputError, name_rows, unknown_choice
 from ptmap.methods import paper_settings
 from ptmap.preprocess import Pipeline
 
-CENTERS = {"separate": "center", "joint": "center(joint)", "none": None}
+CENTERS = {"separate": "center", "joint": "center(joint)", "none": None, "support": "center(support)"}
 
 
 class PowerTransform(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -104,6 +105,7 @@ class _FewShotClassifier(ClassifierMixin, BaseEstimator):
             distributions[unknown] = found.plan[0].numpy()
             self.proportions_ = found.proportions[0].numpy()
             self.n_iter_ = max(1, int(found.n_iterations[0]))
+            self._keep_evidence(found)
         else:
             prototypes, biases = class_means(support[None], numbers[None], n_way)[0], x.new_zeros(n_way)
             self.proportions_ = members.mean(dim=0).numpy()
@@ -142,9 +144,12 @@ class _FewShotClassifier(ClassifierMixin, BaseEstimator):
     def _assign(self, support: Tensor, labels: Tensor, query: Tensor, n_way: int) -> Assignment:
         raise NotImplementedError
 
+    def _keep_evidence(self, found: Assignment) -> None:
+        """What an estimate says about itself, kept where there is one."""
+
     def _given_mean(self, x: Tensor) -> Tensor | None:
         center = getattr(self, "center", "none")
-        if isinstance(center, str):
+        if center is None or isinstance(center, str):
             return None
         mean = torch.as_tensor(np.asarray(center)).to(x)
         if mean.shape != x.shape[1:]:
@@ -217,13 +222,18 @@ class PTMAP(_FewShotClassifier):
 
     Args:
         beta: Power of the transform; None for none (features of any sign).
-        lam: Inverse temperature: how sharply distance decides.
+        lam: Inverse temperature: how sharply distance decides. "auto" reads it from the features (`lam_`).
         alpha: How far the class centers move in a step; None for the paper's 0.4 with one label in
             the rarest class and 0.2 with more.
         n_steps: Steps of the algorithm; None for the paper's 30 with one label and 20 with more.
-        center: "separate" (labelled and unlabelled rows by their own means), "joint", "none", or a mean (D,).
+        center: "separate" (labelled and unlabelled rows by their own means), "joint", "support" (all rows by the mean
+            of the labelled), "none", or a mean (D,). None stands for "support" where proportions are estimated,
+            else for "separate".
         proportions: Class sizes among the unlabelled rows: "uniform", "free", one fraction or count per
-            class (in the order of the sorted labels, or as a dict by label), or `AtLeast` with lower bounds.
+            class (in the order of the sorted labels, or as a dict by label), `AtLeast` with lower bounds, or
+            "estimate" where nobody knows them: `proportions_` then holds what was found, `imbalance_` how far
+            it is from equal classes (share of the rows in the wrong place if classes were equal) and
+            `certainty_` how sure it is that they are not equal (0 to 1).
 
     >>> X, y = [[9.0, 1], [1, 9], [8, 1], [2, 9], [7, 2], [1, 6]], ["cat", "dog", None, None, None, None]
     >>> PTMAP().fit(X, y).transduction_.tolist()
@@ -234,10 +244,10 @@ class PTMAP(_FewShotClassifier):
         self,
         beta: float | None = 0.5,
         *,
-        lam: float = 10.0,
+        lam: float | str = 10.0,
         alpha: float | None = None,
         n_steps: int | None = None,
-        center: str | ArrayLike = "separate",
+        center: str | ArrayLike | None = None,
         proportions: Proportions | dict[Any, float] = "uniform",
     ) -> None:
         self.beta = beta
@@ -248,10 +258,11 @@ class PTMAP(_FewShotClassifier):
         self.proportions = proportions
 
     def _pipeline(self) -> Pipeline:
-        return _build_pipeline(self.beta, self.center)
+        estimating = isinstance(self.proportions, str) and self.proportions == "estimate"
+        return _build_pipeline(self.beta, ("support" if estimating else "separate") if self.center is None else self.center)
 
     def _sharpness(self) -> float:
-        return self.lam
+        return self.lam_
 
     def _assign(self, support: Tensor, labels: Tensor, query: Tensor, n_way: int) -> Assignment:
         defaults = paper_settings(int(torch.bincount(labels[0]).min()))
@@ -265,6 +276,17 @@ class PTMAP(_FewShotClassifier):
             n_steps=defaults["n_steps"] if self.n_steps is None else self.n_steps,
             proportions=self._ordered_proportions(),
         )
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:  # noqa: N803
+        """Learn from the labelled rows and label the others; see `_FewShotClassifier.fit`."""
+        self.lam_ = LAM if self.lam == "auto" else float(self.lam)  # of a fit without unlabelled rows
+        self.imbalance_, self.certainty_ = 0.0, 0.0
+        return super().fit(X, y)
+
+    def _keep_evidence(self, found: Assignment) -> None:
+        self.lam_ = float(found.lam[0]) or self.lam_  # 0 where too few rows left it to nearest class mean
+        self.certainty_ = float(found.certainty[0])
+        self.imbalance_ = float(found.imbalance[0])
 
     def _ordered_proportions(self) -> Proportions:
         if not isinstance(self.proportions, dict):

@@ -28,6 +28,10 @@ METHODS = {  # name: (title in tables, pipeline, classifier)
     "soft-kmeans": ("PT+soft K-Means", PAPER, "soft-kmeans"),
     "map": ("PT+MAP", PAPER, "map"),
 }
+VARIANTS: dict[str, tuple[str, str, str, dict[str, Any]]] = {  # likewise, with settings other than the paper's
+    "map-auto": ("PT+MAP, estimated", PAPER, "map", {"proportions": "estimate", "lam": "auto"}),
+    "map-truth": ("PT+MAP, told the truth", PAPER, "map", {"proportions": "truth"}),  # the class sizes, which only an evaluation knows
+}
 SMALL_ALPHA_DATASETS = ("tiered-imagenet", "cifar-fs")  # Section 4.3: alpha = 0.3 at 1 shot, 0.4 elsewhere
 
 
@@ -46,6 +50,15 @@ class Method:
         return CLASSIFIERS[self.classifier](support, support_labels, query, n_way=n_way, **self.settings)
 
 
+def find_method(name: str) -> tuple[str, str, str, dict[str, Any]]:
+    """Title, pipeline, classifier and settings of a method or a variant of one."""
+    if name in METHODS:
+        return *METHODS[name], {}
+    if name not in VARIANTS:
+        raise unknown_choice("method", name, (*METHODS, *VARIANTS))
+    return VARIANTS[name]
+
+
 def paper_settings(n_shot: int, dataset: str | None = None) -> dict[str, Any]:
     """lam, alpha and n_steps of the paper for a number of shots, (Sections 4.2 and 4.3)."""
     if n_shot == 1:
@@ -59,7 +72,7 @@ def configure(
     """A method by name, with the paper's settings for what is not given.
 
     Args:
-        name: One of `METHODS`.
+        name: One of `METHODS` or `VARIANTS`.
         n_shot: Labelled rows per class, which decides the paper's alpha and n_steps.
         dataset: Name as in a FeatureSet's provenance; decides the paper's alpha at one shot.
         beta: Power of the pipeline's power step.
@@ -70,18 +83,24 @@ def configure(
     >>> configure("map", n_shot=5, beta=0.3).pipeline.steps
     ('power(0.3)', 'unit', 'center', 'unit')
     """
-    if name not in METHODS:
-        raise unknown_choice("method", name, METHODS)
-    title, line, classifier = METHODS[name]
+    title, line, classifier, preset = find_method(name)
     parsed = Pipeline.parse(line if pipeline is None else pipeline)
     if beta is not None:
         if pipeline is not None:
             raise InputError("give beta or pipeline, not both: the pipeline's line has its own power.")
         parsed = Pipeline.parse(" | ".join(f"power({beta})" if step.startswith("power") else step for step in parsed.steps))
-    chosen = {**paper_settings(n_shot, dataset), "proportions": "uniform"}
+    chosen = {**paper_settings(n_shot, dataset), "proportions": "uniform", **preset}
     if unknown := set(settings) - set(chosen):
         raise unknown_choice("setting", unknown.pop(), chosen)
     chosen.update({knob: value for knob, value in settings.items() if value is not None})
+    if (
+        pipeline is None
+        and isinstance(chosen["proportions"], str)
+        and chosen["proportions"] == "estimate"
+        and "proportions" in KNOBS[classifier]
+    ):
+        # The queries' mean lies towards the larger classes; the support's does not.
+        parsed = Pipeline.parse(" | ".join("center(support)" if step == "center" else step for step in parsed.steps))
     check_settings(lam=chosen["lam"], alpha=chosen["alpha"], n_steps=chosen["n_steps"])
     return Method(name, title, parsed, classifier, {knob: chosen[knob] for knob in KNOBS[classifier]})
 
@@ -95,7 +114,7 @@ def classify(
         support: Labelled vectors, (S, D).
         labels: Their labels, (S,), of any kind; classes may have different numbers of rows.
         query: Unlabelled vectors, (Q, D).
-        method: One of ncm-raw, ncm, kmeans, soft-kmeans, map.
+        method: One of ncm-raw, ncm, kmeans, soft-kmeans, map, map-auto.
         mean: What a `center(mean)` step subtracts, (D,).
         **settings: beta, pipeline, lam, alpha, n_steps, proportions, as in `configure`.
 

@@ -20,11 +20,18 @@ class Assignment(NamedTuple):
     biases: Tensor  # (E, W) added to the scores lam * (2 <x, c> - |c|^2); zero where no class size is imposed
     n_iterations: Tensor  # (E,) iterations of the innermost solver, summed over the steps
     converged: Tensor  # (E,) bool
+    lam: Tensor  # (E,) the sharpness that was used or estimated; 0 where the classifier has none
+    certainty: Tensor  # (E,) where proportions are estimated: weight of the hypothesis that they are not equal, 0 to 1; else 0
 
     @property
     def proportions(self) -> Tensor:
         """Share of the queries that each class received, (E, W)."""
         return self.plan.mean(dim=-2)
+
+    @property
+    def imbalance(self) -> Tensor:
+        """How far the classes are from equally large, (E,): the share of the queries that equal classes would hold elsewhere."""
+        return (self.proportions - 1 / self.plan.shape[-1]).abs().sum(dim=-1) / 2
 
 
 def prepare_episode(support: Tensor, support_labels: Tensor, query: Tensor, n_way: int) -> tuple[Tensor, Tensor, Tensor]:

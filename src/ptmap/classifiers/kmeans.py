@@ -40,4 +40,6 @@ def assign_kmeans(
         biases=query.new_zeros(len(query), n_way),
         n_iterations=n_iterations,
         converged=converged,
+        lam=query.new_zeros(len(query)),
+        certainty=query.new_zeros(len(query)),
     )

@@ -4,9 +4,10 @@ import torch
 from torch import Tensor
 
 from ptmap.classifiers.assignment import Assignment, class_means, one_hot, prepare_episode, similarities, weighted_sums
+from ptmap.classifiers.estimate import assign_estimated, estimate_lam
 from ptmap.classifiers.proportions import Proportions, class_mass
 from ptmap.classifiers.transport import Plan, check_lam, solve_biases
-from ptmap.errors import InputError
+from ptmap.errors import InputError, unknown_choice
 
 LAM = 10.0  # Section 4.2 of the paper, all data sets
 ALPHA, N_STEPS = 0.2, 20  # Section 4.2, 5-shot
@@ -18,7 +19,7 @@ def assign_map(
     query: Tensor,
     *,
     n_way: int,
-    lam: float = LAM,
+    lam: float | str = LAM,
     alpha: float = ALPHA,
     n_steps: int = N_STEPS,
     proportions: Proportions = "uniform",
@@ -41,13 +42,46 @@ def assign_map(
         query: Preprocessed unlabelled vectors.
         n_way: Number of classes.
         lam: Inverse temperature: how sharply distance decides. Its scale is that of unit vectors;
-            vectors a thousand times shorter need a `lam` a million times larger.
+            vectors a thousand times shorter need a `lam` a million times larger. "auto" reads it from
+            the spread of the features (`estimate.estimate_lam`).
         alpha: How far the centers move in a step, 0 < alpha <= 1.
         n_steps: Number of steps; 0 decides from the support means.
-        proportions: Class sizes among the queries, see `Proportions`.
+        proportions: Class sizes among the queries, see `Proportions`; "estimate" expects vectors
+            centered by the support's mean, as `methods.configure` arranges.
     """
-    support, query, shift = prepare_episode(support, support_labels, query, n_way)
     check_settings(lam=lam, alpha=alpha, n_steps=n_steps)
+    estimating = isinstance(proportions, str) and proportions == "estimate"
+    if lam != "auto" and not estimating:
+        return _assign(support, support_labels, query, n_way=n_way, lam=float(lam), alpha=alpha, n_steps=n_steps, proportions=proportions)
+    prepare_episode(support, support_labels, query, n_way)
+    wide = torch.float64 in (support.dtype, query.dtype)
+    support, query = (x.double() if wide else x.float() for x in (support, query))
+    sharp = (
+        estimate_lam(support, support_labels, query, n_way=n_way, alpha=alpha)
+        if lam == "auto"
+        else support.new_full((len(support),), float(lam))
+    )
+    imposed: Proportions = "uniform" if estimating else proportions
+    found = _assign(support, support_labels, query, n_way=n_way, lam=sharp, alpha=alpha, n_steps=n_steps, proportions=imposed)
+    if estimating:
+        return assign_estimated(support, support_labels, query, n_way=n_way, lam=sharp, alpha=alpha, equal=found)
+    return found
+
+
+def _assign(
+    support: Tensor,
+    support_labels: Tensor,
+    query: Tensor,
+    *,
+    n_way: int,
+    lam: float | Tensor,
+    alpha: float,
+    n_steps: int,
+    proportions: Proportions,
+) -> Assignment:
+    """MAP with class sizes and sharpness known; a sharpness may be each episode's own, (E,)."""
+    support, query, shift = prepare_episode(support, support_labels, query, n_way)
+    sharp = lam[:, None, None] if isinstance(lam, Tensor) else lam
     imposed = class_mass(proportions, query, n_way=n_way)
     members = one_hot(support_labels, n_way, support.dtype)
     support_sums, shots = weighted_sums(members, support), members.sum(dim=-2)
@@ -57,7 +91,7 @@ def assign_map(
     n_iterations = torch.zeros(len(query), dtype=torch.long, device=query.device)
     converged = torch.ones(len(query), dtype=torch.bool, device=query.device)
     for step in range(n_steps + 1):
-        scores = lam * similarities(query, prototypes)  # (E, Q, W)
+        scores = sharp * similarities(query, prototypes)  # (E, Q, W)
         if imposed is None:
             solved = _free_plan(scores)
         else:
@@ -76,12 +110,18 @@ def assign_map(
         biases=solved.biases,
         n_iterations=n_iterations,
         converged=converged,
+        lam=lam if isinstance(lam, Tensor) else query.new_full((len(query),), lam),
+        certainty=query.new_zeros(len(query)),
     )
 
 
-def check_settings(*, lam: float, alpha: float, n_steps: int) -> None:
+def check_settings(*, lam: float | str, alpha: float, n_steps: int) -> None:
     """Refuse settings of MAP that are out of range."""
-    check_lam(lam)
+    if isinstance(lam, str):
+        if lam != "auto":
+            raise unknown_choice("lam", lam, ("auto", "a positive number"))
+    else:
+        check_lam(lam)
     if not 0 < alpha <= 1:
         raise InputError(f"alpha must satisfy 0 < alpha <= 1, got {alpha}. The paper uses 0.2 to 0.4.")
     if n_steps < 0:
@@ -89,7 +129,14 @@ def check_settings(*, lam: float, alpha: float, n_steps: int) -> None:
 
 
 def assign_soft_kmeans(
-    support: Tensor, support_labels: Tensor, query: Tensor, *, n_way: int, lam: float = LAM, alpha: float = ALPHA, n_steps: int = N_STEPS
+    support: Tensor,
+    support_labels: Tensor,
+    query: Tensor,
+    *,
+    n_way: int,
+    lam: float | str = LAM,
+    alpha: float = ALPHA,
+    n_steps: int = N_STEPS,
 ) -> Assignment:
     """MAP with class sizes left free: each query is shared out by softmax(-lam |f - c|^2) alone."""
     return assign_map(support, support_labels, query, n_way=n_way, lam=lam, alpha=alpha, n_steps=n_steps, proportions="free")

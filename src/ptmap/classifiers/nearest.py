@@ -22,4 +22,6 @@ def assign_nearest(support: Tensor, support_labels: Tensor, query: Tensor, *, n_
         biases=query.new_zeros(n_episodes, n_way),
         n_iterations=torch.zeros(n_episodes, dtype=torch.long, device=query.device),
         converged=torch.ones(n_episodes, dtype=torch.bool, device=query.device),
+        lam=query.new_zeros(n_episodes),
+        certainty=query.new_zeros(n_episodes),
     )

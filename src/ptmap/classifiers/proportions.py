@@ -10,7 +10,7 @@ from torch import Tensor
 from ptmap.classifiers.transport import check_column_mass
 from ptmap.errors import InputError, unknown_choice
 
-CHOICES = ("uniform", "free")
+CHOICES = ("uniform", "free", "estimate")
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,7 @@ class AtLeast:
 
 Proportions: TypeAlias = str | Sequence[float] | Tensor | AtLeast
 """`"uniform"`: all classes equally large, as the paper assumes. `"free"`: nothing is imposed.
+`"estimate"`: found from the queries (`classifiers.estimate`).
 Numbers, one a class: fractions if they sum to 1, counts if they sum to the number of queries;
 an (E, W) tensor gives each episode its own. `AtLeast`: lower bounds on the counts."""
 

@@ -6,7 +6,9 @@ from typing import Annotated
 import typer
 
 FILES = ".safetensors, .npz (features, labels), .npy (with --per-class), .parquet, .pt or .plk"
-METHODS = "ncm-raw, ncm, kmeans, soft-kmeans or map"
+METHODS = (
+    "ncm-raw, ncm, kmeans, soft-kmeans, map, map-auto (proportions and sharpness estimated) or map-truth (told each episode's class sizes)"
+)
 
 FeaturesArgument = Annotated[
     Path | None, typer.Argument(help=f"Features: {FILES}. Default: the embedded CIFAR-FS set.", metavar="FEATURES", show_default=False)

@@ -82,7 +82,9 @@ class _FusedEngine:
         return labels
 
     def _fits(self, method: Method, episodes: Episodes) -> bool:  # noqa: ARG002 - the GPU's needs the sizes
-        """Whether the kernel knows the steps and has room for the episode."""
+        """Whether the kernel knows the steps and the settings and has room for the episode."""
+        if method.settings.get("lam") == "auto" or is_estimate(method):
+            return False
         return all(step in STEP_CODES for step in method.pipeline.episodic.steps)
 
     def _classify(self, rows: Tensor, method: Method, episodes: Episodes) -> tuple[IntArray, NDArray[np.floating]]:
@@ -168,6 +170,12 @@ class TritonEngine(_FusedEngine):
         labels, margins = (torch.cat(parts) for parts in zip(*found, strict=True))
         small = labels.to(torch.int8) if episodes.n_way < 128 else labels  # a quarter of the way back
         return small.cpu().numpy().astype(np.int64), margins.cpu().numpy()
+
+
+def is_estimate(method: Method) -> bool:
+    """Whether the method finds the class sizes by itself."""
+    proportions = method.settings.get("proportions")
+    return isinstance(proportions, str) and proportions == "estimate"
 
 
 def shift(rows: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ptmap.errors import FileFormatError, InputError, unknown_choice
-from ptmap.methods import KNOBS, METHODS
+from ptmap.methods import KNOBS, find_method
 
 NUMBERS = ("beta", "lam", "alpha", "n_steps")  # the knobs that are numbers, in the order of the paper
 Tuned = dict[str, dict[int, dict[str, float]]]  # method, shots, knob
@@ -28,9 +28,7 @@ def knobs_taken(name: str, pipeline: str | None = None) -> tuple[str, ...]:
     >>> knobs_taken("ncm"), knobs_taken("map")
     (('beta',), ('beta', 'lam', 'alpha', 'n_steps'))
     """
-    if name not in METHODS:
-        raise unknown_choice("method", name, METHODS)
-    _, line, classifier = METHODS[name]
+    _, line, classifier, _ = find_method(name)
     taken = KNOBS[classifier] if beta_of(line if pipeline is None else pipeline) is None else ("beta", *KNOBS[classifier])
     return tuple(knob for knob in NUMBERS if knob in taken)
 
@@ -42,7 +40,7 @@ def knobs_used(pipeline: str, settings: Mapping[str, Any]) -> dict[str, float]:
     {'beta': 0.5, 'lam': 10.0}
     """
     found = {"beta": beta_of(pipeline), **settings}
-    return {knob: found[knob] for knob in NUMBERS if found.get(knob) is not None}
+    return {knob: found[knob] for knob in NUMBERS if isinstance(found.get(knob), (int, float))}  # not lam="auto"
 
 
 def beta_of(pipeline: str) -> float | None:

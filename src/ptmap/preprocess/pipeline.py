@@ -16,7 +16,8 @@ from ptmap.preprocess import steps
 
 PAPER = "power(0.5) | unit | center | unit"  # the preprocessing of PT+MAP and PT+K-Means
 PAPER_INDUCTIVE = "power(0.5) | unit"  # the preprocessing of PT+NCM: Eq. (1) alone
-CENTERINGS = ("center", "center(joint)", "center(mean)")
+CENTERINGS = ("center", "center(joint)", "center(support)", "center(mean)")
+EPISODIC = ("center", "center(joint)", "center(support)")  # by means of the episode itself
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class Pipeline:
 
     @property
     def _first_episodic(self) -> int:
-        return next((i for i, step in enumerate(self.steps) if step in ("center", "center(joint)")), len(self.steps))
+        return next((i for i, step in enumerate(self.steps) if step in EPISODIC), len(self.steps))
 
     def __call__(self, support: Tensor, query: Tensor, *, mean: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Apply all steps, (..., S, D) and (..., Q, D) -> the same.
@@ -107,6 +108,8 @@ class Pipeline:
                     support_mean, query_mean = steps.separate_means(support, query)
                 elif step == "center(joint)":
                     support_mean = query_mean = steps.joint_mean(support, query)
+                elif step == "center(support)":
+                    support_mean = query_mean = steps.support_mean(support, query)
                 else:
                     support_mean = query_mean = mean
                 support, query = support - support_mean, query - query_mean

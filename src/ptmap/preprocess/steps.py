@@ -57,6 +57,14 @@ def separate_means(support: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
     return support_mean, query_mean
 
 
+def support_mean(support: Tensor, query: Tensor) -> Tensor:
+    """The mean of the support, which holds every class alike whatever the queries hold, (..., S, D) and (..., Q, D) -> (..., 1, D).
+
+    A support of one row would vanish, so the mean of all rows stands in for it.
+    """
+    return support.mean(dim=-2, keepdim=True) if support.shape[-2] > 1 else joint_mean(support, query)
+
+
 def joint_mean(support: Tensor, query: Tensor) -> Tensor:
     """The mean of all rows of both sides, (..., S, D) and (..., Q, D) -> (..., 1, D)."""
     return torch.cat([support, query], dim=-2).mean(dim=-2, keepdim=True)
