@@ -39,7 +39,7 @@ def test_train_a_backbone_on_a_folder(here, folders):
     [
         (["--recipe", "moderm"], "recipe must be one of modern, s2m2, simpleshot or a TOML file"),
         (["--backbone", "resnet13"], "backbone must be one of wrn28-10"),
-        (["--device", "cuda"], "cuda was asked for, but there is none here"),
+        (["--device", "cuda"], "device 'cuda' is not available here"),
         (["--extract", "val"], "--extract takes splits of a benchmark"),
         (["--dataset", "cifar-fs", "--val", "x"], "--val is for images of one's own"),
         (["--val", "nowhere"], "nowhere"),

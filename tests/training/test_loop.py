@@ -16,7 +16,7 @@ from ptmap.backbones import build_backbone
 from ptmap.errors import FileFormatError, InputError, PtmapError
 from ptmap.training.embedding import embed
 from ptmap.training.loop import train
-from ptmap.training.processes import Processes, choose_device
+from ptmap.training.processes import Processes
 from ptmap.training.recipe import Optimizer, Stage
 from ptmap.training.state import read_state, write_state
 from ptmap.training.validation import validate
@@ -199,12 +199,3 @@ def test_features_are_those_of_the_network(base):
         np.testing.assert_allclose(plain[3], backbone(image)[0].numpy(), rtol=1e-4, atol=1e-5)
         mirrored = (backbone(image) + backbone(image.flip(3)))[0].numpy() / 2
     np.testing.assert_allclose(both[3], mirrored, rtol=1e-4, atol=1e-5)
-
-
-def test_devices_that_are_not_here_are_refused():
-    assert choose_device("cpu") == "cpu"
-    with pytest.raises(InputError, match="device must be one of auto, cpu, cuda, mps, got 'gpu'"):
-        choose_device("gpu")
-    if not torch.cuda.is_available():
-        with pytest.raises(InputError, match="cuda was asked for, but there is none here"):
-            choose_device("cuda")

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
+from ptmap.devices import choose_device
 from ptmap.errors import InputError, unknown_choice
 from ptmap.evaluation.episodes import Episodes, IntArray
 from ptmap.features import FeatureSet
@@ -21,7 +22,6 @@ from ptmap.methods import Method
 from ptmap.preprocess import Pipeline
 
 ENGINES = ("auto", "torch", "numba", "triton")
-DEVICES = ("auto", "cpu", "cuda", "mps")
 GATHERED_FLOATS = 25_000_000  # feature values of one chunk of episodes: 100 MB in float32
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
@@ -45,18 +45,6 @@ class Engine(Protocol):
         ...
 
 
-def choose_device(device: str) -> str:
-    """The device that "auto" stands for, or the asked one if it is there."""
-    available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if device == "auto":
-        return "cuda" if available["cuda"] else "cpu"  # mps has no float64 and no fast small solves: only when asked
-    if device not in DEVICES:
-        raise unknown_choice("device", device, DEVICES)
-    if not available[device]:
-        raise InputError(f"device '{device}' is not available here. Use --device cpu, or install a torch build that has it.")
-    return device
-
-
 def with_truth(method: Method, episodes: Episodes) -> Method:
     """The method, told the true class sizes of these episodes where it asks for proportions="truth"."""
     if method.settings.get("proportions") != "truth":
@@ -72,7 +60,7 @@ def make_engine(
     Args:
         features: What the episodes are made of.
         engine: One of `ENGINES`.
-        device: One of `DEVICES`.
+        device: One of `ptmap.devices.DEVICES`.
         dtype: Of the torch engine. A fused engine gives the labels of float64 whatever is asked.
         mean_features: Where `center(mean)` takes its mean from.
     """

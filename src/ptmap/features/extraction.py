@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ptmap.backbones.encoder import Encoder
 from ptmap.data.image_set import ImageSet
 from ptmap.data.transforms import ImageTransform
+from ptmap.devices import choose_device
 from ptmap.errors import FileFormatError, InputError, PtmapError, unknown_choice
 from ptmap.features.embedding import PRECISIONS, Column, embed_all
 from ptmap.features.feature_set import FeatureSet
@@ -23,7 +24,6 @@ from ptmap.features.recipe import Recipe
 from ptmap.features.store import FeatureStore
 from ptmap.features.views import VIEWS
 
-DEVICES = ("auto", "cpu", "cuda", "mps")
 BATCH_SIZE = 128  # of an accelerator
 CPU_BATCH_SIZE, CPU_BATCH_PIXELS = 32, 220_000  # four images of 224 px: with more, memory for the layers is fetched anew each time
 N_NAMED = 5  # images that a warning lists
@@ -120,18 +120,6 @@ def extract(
         _provenance(images, [column.recipe for column in columns]),
         tuple(images.names[i] for i in np.flatnonzero(usable)),
     )
-
-
-def choose_device(device: str) -> str:
-    """The device that "auto" stands for, or the asked one if it is there."""
-    available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if device == "auto":
-        return "cuda" if available["cuda"] else "cpu"
-    if device not in DEVICES:
-        raise unknown_choice("device", device, DEVICES)
-    if not available[device]:
-        raise InputError(f"device '{device}' is not available here. Use --device cpu, or install a torch build that has it.")
-    return device
 
 
 def make_recipe(encoder: Encoder, *, views: str, precision: str) -> Recipe:

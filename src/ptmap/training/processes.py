@@ -10,6 +10,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from ptmap.devices import choose_device
 from ptmap.errors import InputError
 
 
@@ -73,15 +74,3 @@ def join_processes(device: str) -> Iterator[Processes]:
         yield Processes(dist.get_rank(), world, local)
     finally:
         dist.destroy_process_group()
-
-
-def choose_device(device: str) -> str:
-    """The kind of device that "auto" means here, and an error for one that is not here."""
-    here = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if device == "auto":
-        return next(kind for kind in ("cuda", "mps", "cpu") if here[kind])
-    if device not in here:
-        raise InputError(f"device must be one of auto, {', '.join(here)}, got '{device}'.")
-    if not here[device]:
-        raise InputError(f"device {device} was asked for, but there is none here. Use --device auto.")
-    return device
