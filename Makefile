@@ -8,8 +8,8 @@ KERNELS := $(wildcard src/ptmap/kernels/*.py src/ptmap/evaluation/_draw.py)
 
 .PHONY: demo test check bench clean
 
-demo: $(VENV)/.installed $(VENV)/.kernels
-	$(BIN)/ptmap evaluate --method ncm --method kmeans --method map --shots 1 --shots 5 --episodes 1000
+demo: $(VENV)/.installed
+	$(BIN)/ptmap label examples/grocery --labels examples/grocery/few.csv --truth folders --output demo/labels.csv --report demo/report.html
 
 test: $(VENV)/.test-installed $(VENV)/.kernels check
 	$(BIN)/pytest -q -n auto
@@ -22,7 +22,7 @@ check: $(VENV)/.test-installed
 $(VENV)/.installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing ptmap into $(VENV) (a minute or two the first time) ..."
-	$(PIP) --editable .
+	$(PIP) --editable '.[label,serve]'
 	touch $@
 
 $(VENV)/.test-installed: $(VENV)/.installed

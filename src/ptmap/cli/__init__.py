@@ -15,7 +15,10 @@ from ptmap.cli.console import EXIT_INTERRUPTED, say
 from ptmap.cli.data import data_app
 from ptmap.cli.evaluate import evaluate_command
 from ptmap.cli.extract import extract_command
+from ptmap.cli.label import label_command, next_command
+from ptmap.cli.predict import predict_command
 from ptmap.cli.reproduce import reproduce_command
+from ptmap.cli.serve import serve_command
 from ptmap.cli.train import train_command
 from ptmap.cli.tune import tune_command
 from ptmap.errors import PtmapError
@@ -45,7 +48,10 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command("extract")(extract_command)
+app.command("label")(label_command)
 app.command("next")(next_command)
+app.command("serve")(serve_command)
+app.command("predict")(predict_command)
 app.command("evaluate")(evaluate_command)
 app.command("compare")(compare_command)
 app.command("tune")(tune_command)

@@ -1,0 +1,147 @@
+"""`ptmap label`: a folder and a few labels in, all labels out; and `ptmap next`: what to label next."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ptmap.cli import options
+from ptmap.cli.console import say
+
+if TYPE_CHECKING:
+    from ptmap.features.extraction import Progress
+    from ptmap.labeling.sources import Source
+
+SourceArgument = Annotated[
+    Path, typer.Argument(help="Folder of images, file of features, or labelling project.", metavar="PHOTOS", show_default=False)
+]
+Labels = Annotated[
+    Path | None,
+    typer.Option(
+        help="CSV with columns path and label, or a folder with a sub-folder a class. [sub-folders of PHOTOS]", show_default=False
+    ),
+]
+Backbone = Annotated[str, typer.Option(help="efficientnet-lite0, timm:NAME, hf:ORG/NAME, a checkpoint of ptmap train, or several: a+b.")]
+BatchSize = Annotated[int | None, typer.Option(help="Images a network is given at once.", show_default=False)]
+NumWorkers = Annotated[int | None, typer.Option(help="Threads that read images; 0 for none.", show_default=False)]
+Abstain = Annotated[float, typer.Option(help="Leave out labels that are less sure than this, 0 to 1.")]
+
+
+def label_command(
+    photos: SourceArgument,
+    labels: Labels = None,
+    output: Annotated[Path, typer.Option(help="Where the labels go: .csv or .parquet.")] = Path("labels.csv"),
+    backbone: Backbone = "efficientnet-lite0",
+    abstain: Abstain = 0.0,
+    copy_to: Annotated[Path | None, typer.Option(help="Copy the images into a folder a class.", show_default=False)] = None,
+    link_to: Annotated[Path | None, typer.Option(help="The same with links instead of copies.", show_default=False)] = None,
+    label_studio: Annotated[Path | None, typer.Option(help="Write predictions for Label Studio (.json).", show_default=False)] = None,
+    label_studio_prefix: Annotated[str, typer.Option(help="What Label Studio puts before the paths.")] = "/data/local-files/?d=",
+    model: Annotated[Path | None, typer.Option(help="Keep a model for `ptmap predict` (.safetensors).", show_default=False)] = None,
+    report: Annotated[Path | None, typer.Option(help="Write a report to look at (.html).", show_default=False)] = None,
+    truth: Annotated[
+        str | None, typer.Option(help="True labels to measure by: a CSV file, or 'folders' for sub-folders.", show_default=False)
+    ] = None,
+    device: options.Device = "auto",
+    batch_size: BatchSize = None,
+    num_workers: NumWorkers = None,
+    as_json: options.Json = False,
+) -> None:
+    """Label a folder of images from a few labels.
+
+    ptmap label photos --labels few.csv --output labels.csv
+
+    ptmap label features.parquet --output labels.csv --abstain 0.9
+    """
+    from ptmap.labeling.exports import check_table, file_into_folders, write_label_studio, write_table
+    from ptmap.labeling.outcome import describe_score, label_source
+    from ptmap.labeling.predictor import Predictor
+    from ptmap.labeling.report import write_report
+    from ptmap.labeling.sources import read_truth
+
+    check_table(output)
+    source = open_with_progress(photos, labels, backbone=backbone, device=device, batch_size=batch_size, num_workers=num_workers)
+    true = None if truth is None else read_truth(truth, source.collection.names, root=source.collection.root)
+    outcome = label_source(source, abstain=abstain)
+    score = None if true is None else outcome.score(true)
+    for remark in outcome.remarks:
+        say(remark)
+    written = [output]
+    write_table(output, outcome.rows)
+    if label_studio is not None:
+        write_label_studio(label_studio, outcome.rows, prefix=label_studio_prefix)
+        written.append(label_studio)
+    if model is not None:
+        Predictor.of(outcome).save(model)
+        written.append(model)
+    if report is not None:
+        write_report(report, outcome, true)
+        written.append(report)
+    for folder, link in ((copy_to, False), (link_to, True)):
+        if folder is not None:
+            file_into_folders(folder, outcome.rows, source.collection, link=link)
+            written.append(folder)
+    if as_json:
+        found = outcome.summary() | {"output": str(output)}
+        if score is not None:
+            found["score"] = {"right": score.n_right, "right_nearest_class_mean": score.n_right_nearest, "of": score.n}
+        typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
+    else:
+        typer.echo(outcome.describe())
+        if score is not None:
+            typer.echo(describe_score(score))
+    say(f"Written: {', '.join(map(str, written))}")
+
+
+def next_command(
+    photos: SourceArgument,
+    labels: Labels = None,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, help="How many.")] = 20,
+    backbone: Backbone = "efficientnet-lite0",
+    device: options.Device = "auto",
+    batch_size: BatchSize = None,
+    num_workers: NumWorkers = None,
+    as_json: options.Json = False,
+) -> None:
+    """Which images to label next, the most helpful first.
+
+    ptmap next photos --labels few.csv --count 20
+    """
+    from ptmap.labeling.outcome import suggest_next
+
+    source = open_with_progress(photos, labels, backbone=backbone, device=device, batch_size=batch_size, num_workers=num_workers)
+    names, advice = suggest_next(source, n=count)
+    if as_json:
+        typer.echo(json.dumps({"next": names, "advice": advice}, indent=2, ensure_ascii=False))
+    else:
+        typer.echo("\n".join(names))
+        say(advice)
+
+
+def open_with_progress(
+    photos: Path, labels: Path | None, *, backbone: str, device: str, batch_size: int | None, num_workers: int | None
+) -> "Source":
+    """Open what the person named, with a bar while features are computed."""
+    from ptmap.features.store import FeatureStore
+    from ptmap.labeling.sources import Extraction, open_source
+
+    with extraction_bar() as report:
+        extraction = Extraction(backbone, device, batch_size, num_workers, FeatureStore(), report)
+        return open_source(photos, labels=labels, extraction=extraction)
+
+
+@contextmanager
+def extraction_bar() -> Iterator[Callable[["Progress"], None]]:
+    """A bar on stderr with the time left; none where stderr is no terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    talk = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("images"), TimeRemainingColumn())
+    words = {"hash": "looking through", "extract": "features"}
+    with Progress(*columns, console=talk, transient=True, disable=not talk.is_terminal) as bars:
+        tasks = {stage: bars.add_task(word, total=None, visible=False) for stage, word in words.items()}
+        yield lambda now: bars.update(tasks[now.stage], completed=now.done, total=now.total, visible=now.done < now.total)

@@ -1,0 +1,50 @@
+"""`ptmap serve`: a local web page to finish the labelling of a project."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ptmap.cli import options
+from ptmap.cli.console import say
+from ptmap.cli.label import Backbone, BatchSize, NumWorkers, extraction_bar
+
+
+def serve_command(
+    project: Annotated[Path, typer.Argument(help="Folder of the project; it is begun with --photos.", show_default=False)],
+    photos: Annotated[
+        Path | None, typer.Option(help="Begin the project with this folder of images or file of features.", show_default=False)
+    ] = None,
+    labels: Annotated[Path | None, typer.Option(help="Import labels: a CSV with columns path and label.", show_default=False)] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 for any that is free.")] = 0,
+    open_browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+    backbone: Backbone = "efficientnet-lite0",
+    device: options.Device = "auto",
+    batch_size: BatchSize = None,
+    num_workers: NumWorkers = None,
+) -> None:
+    """Finish the job on a local web page: confirm, correct, undo, download.
+
+    ptmap serve groceries.ptmap --photos photos --labels few.csv
+
+    ptmap serve groceries.ptmap
+    """
+    from ptmap.features.store import FeatureStore
+    from ptmap.labeling.server import serve
+    from ptmap.labeling.sources import Extraction
+    from ptmap.labeling.starting import start_session
+
+    with extraction_bar() as report:
+        extraction = Extraction(backbone, device, batch_size, num_workers, FeatureStore(), report)
+        session = start_session(project, photos=photos, labels=labels, extraction=extraction)
+
+    def ready(address: str) -> None:
+        typer.echo(address)
+        say("Open this address in a browser on this machine. Ctrl-C ends the server; every decision is kept.")
+        if open_browser:
+            typer.launch(address)
+
+    try:
+        serve(session, port=port, on_ready=ready)
+    finally:
+        session.close()

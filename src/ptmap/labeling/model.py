@@ -1,0 +1,176 @@
+"""The one place where the labelling's classifier is chosen: vectors and a few labels in, an Answer for all of them out."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ptmap.classifiers.assignment import one_hot, similarities, weighted_sums
+from ptmap.classifiers.map import assign_map
+from ptmap.errors import InputError
+from ptmap.methods import paper_settings
+from ptmap.preprocess import Pipeline
+
+# Joint centering rather than the paper's separate means: a person's labels are no fair sample of the
+# classes, and vectors that do not depend on the labels can be computed once for a whole session.
+POSITIVE = "power(0.5) | unit | center(joint) | unit"
+SIGNED = "unit | center(joint) | unit"  # a fractional power of a negative number does not exist
+RULE: dict[str, Any] = {"lam": 30.0, "proportions": "uniform"}
+LAM_WITHOUT_QUERIES = 10.0  # the paper's, where nothing is left to read a sharpness from
+TINY = 1e-12  # smaller shares count as this one, so that logarithms stay finite
+
+
+@dataclass(frozen=True, eq=False)
+class Vectors:
+    """Preprocessed vectors, and what it takes to treat a later one alike."""
+
+    x: Tensor  # (N, D) float32
+    pipeline: Pipeline
+    means: tuple[Tensor, ...]
+    remark: str
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """What `solve_again` starts from."""
+
+    logits: Tensor  # (N, W) log shares, of labelled items too, as if they had no label
+    scores: Tensor  # (N, W) lam times the similarities to the class means by these shares
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """For every item its share of every class; those with a label belong to it wholly."""
+
+    shares: NDArray[np.float32]  # (N, W), rows sum to 1
+    prototypes: Tensor  # (W, D)
+    biases: Tensor  # (W,)
+    lam: float
+    trace: Trace | None = field(default=None, repr=False)
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """The most likely class of each item, (N,)."""
+        return np.asarray(self.shares.argmax(axis=1))
+
+    @property
+    def top_two(self) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """The two most likely classes and their shares, (N, 2) each, the likeliest first."""
+        order = np.argsort(-self.shares, axis=1, kind="stable")[:, :2]
+        return order, np.take_along_axis(self.shares, order, axis=1)
+
+    @property
+    def margins(self) -> NDArray[np.float32]:
+        """By how much the first class leads the second, (N,)."""
+        shares = self.top_two[1]
+        return np.asarray(shares[:, 0] - shares[:, 1])
+
+
+def prepare(features: NDArray[np.floating[Any]]) -> Vectors:
+    """Shape features for the classifier, (N, D) -> (N, D): the power only where no feature is negative."""
+    signed = bool((features < 0).any())
+    pipeline = Pipeline.parse(SIGNED if signed else POSITIVE)
+    x = torch.tensor(np.asarray(features, dtype=np.float32))
+    pipeline.check(x, "features")
+    _, shaped, means = pipeline.apply_and_record(x[:0], x)
+    remark = "Features are signed: no power transform." if signed else "Features are not negative: square roots taken."
+    return Vectors(shaped, pipeline, means, remark)
+
+
+def solve(vectors: Vectors, labels: NDArray[np.int64], *, n_way: int) -> Answer:
+    """All labels from a few, from scratch: the same labels give the same answer.
+
+    Args:
+        vectors: Of all items.
+        labels: Class numbers 0..n_way-1 of all items, -1 where unknown, (N,).
+        n_way: Number of classes; each must have a label.
+    """
+    with one_thread():
+        return _solve(vectors, labels, n_way)
+
+
+def _solve(vectors: Vectors, labels: NDArray[np.int64], n_way: int) -> Answer:
+    known, members = _known(vectors, labels, n_way)
+    x, n_query = vectors.x, int((~known).sum())
+    if n_query == 0:
+        return _answer(vectors, known, members, members[:0], _class_means(x, members), torch.zeros(n_way), LAM_WITHOUT_QUERIES)
+    # With fewer unlabelled items than classes there are no class sizes to speak of.
+    rule = RULE if n_query >= n_way else {**RULE, "proportions": "free"}
+    settings = paper_settings(int(members.sum(dim=0).median())) | rule
+    found = assign_map(x[known][None], torch.as_tensor(labels)[known][None], x[~known][None], n_way=n_way, **settings)
+    return _answer(vectors, known, members, found.plan[0], found.prototypes[0], found.biases[0], settings["lam"])
+
+
+def solve_again(vectors: Vectors, labels: NDArray[np.int64], *, start: Answer, columns: Sequence[int]) -> Answer:
+    """The same after a few labels changed, in one step from the last answer: an approximation to `solve`.
+
+    The class means move with the labels; each item's log shares move as far as its scores do. Where no
+    label changed, the answer is the last one.
+
+    Args:
+        vectors: Of all items.
+        labels: As in `solve`.
+        start: The last answer, perhaps with other classes.
+        columns: For each class its number in `start`, -1 for a new one.
+    """
+    if start.trace is None:
+        raise InputError("start must be an answer of solve or solve_again.")
+    known, members = _known(vectors, labels, len(columns))
+    place = torch.as_tensor(columns)
+    new = place < 0
+    # A new class scores by its own mean, on the scale on which the others' log shares are normalised.
+    common = (start.trace.scores + start.biases).logsumexp(dim=-1, keepdim=True) - start.biases.mean()
+    before = torch.where(new, common, start.trace.scores[:, place])
+    logits = torch.where(new, TINY, start.trace.logits[:, place].exp()).log()
+    shares = logits.softmax(dim=-1)
+    shares[known] = members
+    means = _class_means(vectors.x, shares)
+    scores = start.lam * similarities(vectors.x[None], means[None])[0]
+    moved = torch.where(new, 0.0, logits) + scores - before
+    moved = moved.log_softmax(dim=-1)
+    shares = moved.exp()
+    shares[known] = members
+    biases = torch.where(new, start.biases.mean(), start.biases[place])
+    return Answer(shares.numpy(), means, biases, start.lam, Trace(moved, scores))
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One thread for torch meanwhile: on a machine with other work, threads that wait for each other cost tenfold here."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _known(vectors: Vectors, labels: NDArray[np.int64], n_way: int) -> tuple[Tensor, Tensor]:
+    """Which items have a label, (N,), and their classes as zeros and ones."""
+    if len(labels) != len(vectors.x):
+        raise InputError(f"labels must be one for each of the {len(vectors.x)} items, got {len(labels)}.")
+    counts = np.bincount(labels[labels >= 0], minlength=n_way)
+    if n_way < 2 or (counts[:n_way] == 0).any() or len(counts) > n_way:
+        raise InputError(f"labels must cover at least two classes, numbered 0..{n_way - 1}, got counts {counts.tolist()}.")
+    known = torch.as_tensor(labels >= 0)
+    return known, one_hot(torch.as_tensor(labels)[known], n_way, torch.float32)
+
+
+def _class_means(x: Tensor, shares: Tensor) -> Tensor:
+    """Means weighted by shares, (N, D) and (N, W) -> (W, D)."""
+    return weighted_sums(shares, x) / shares.sum(dim=0)[:, None]
+
+
+def _answer(vectors: Vectors, known: Tensor, members: Tensor, plan: Tensor, prototypes: Tensor, biases: Tensor, lam: float) -> Answer:
+    """The answer with its trace, from the shares of the unlabelled items."""
+    shares = torch.empty(len(known), members.shape[1])
+    shares[known], shares[~known] = members, plan.float()
+    scores = lam * similarities(vectors.x[None], _class_means(vectors.x, shares)[None])[0]
+    logits = (scores + biases).log_softmax(dim=-1)
+    logits[~known] = plan.float().clamp_min(TINY).log()
+    return Answer(shares.numpy(), prototypes, biases, lam, Trace(logits, scores))

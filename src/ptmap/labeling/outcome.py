@@ -1,0 +1,152 @@
+"""Label a whole collection in one go, and say what came of it."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ptmap.classifiers import assign_nearest
+from ptmap.labeling import model
+from ptmap.labeling.accuracy import Estimate, estimate_accuracy, wilson
+from ptmap.labeling.given import check_enough
+from ptmap.labeling.sources import Source
+from ptmap.labeling.suggestions import DOUBTFUL, advise, suggest
+from ptmap.labeling.table import MODEL, LabelRow, number_classes, tabulate
+
+
+@dataclass(frozen=True, eq=False)
+class Score:
+    """How many of the model's labels are true, and how many nearest class mean would have got right."""
+
+    n_right: int
+    n_right_nearest: int
+    n: int
+    confusion: NDArray[np.int64]  # (W, W): rows the truth, columns the model's label; items of the model only
+
+    @property
+    def accuracy(self) -> float:
+        """Share of the model's labels that are true."""
+        return self.n_right / self.n
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """All labels of a source and the evidence for them."""
+
+    source: Source
+    class_names: tuple[str, ...]
+    numbers: NDArray[np.int64]  # (N,) given class numbers, -1 where none
+    vectors: model.Vectors
+    answer: model.Answer
+    rows: list[LabelRow]  # of the listed items
+    estimate: Estimate | None
+    remarks: tuple[str, ...]
+
+    @property
+    def advice(self) -> str:
+        """Go on labelling, or stop?"""
+        return advise(self.answer, self.numbers, self.estimate)
+
+    def suggest(self, n: int) -> list[int]:
+        """The items to label next."""
+        found = suggest(self.vectors, self.numbers, self.answer, n=n + len(self.numbers) - self.source.n_listed)
+        return [item for item in found if item < self.source.n_listed][:n]
+
+    def score(self, truth: Mapping[int, str]) -> Score | None:
+        """Compare the model's labels with true ones; None where no item that it labelled has one."""
+        place = {name: number for number, name in enumerate(self.class_names)}
+        items = np.array([item for item in sorted(truth) if self.numbers[item] < 0], dtype=np.int64)
+        if not len(items):
+            return None
+        true = np.array([place.get(truth[int(item)], -1) for item in items])
+        found, nearest = self.answer.labels[items], self.nearest()[items]
+        confusion = np.zeros((len(place), len(place)), dtype=np.int64)
+        np.add.at(confusion, (true[true >= 0], found[true >= 0]), 1)
+        return Score(int((found == true).sum()), int((nearest == true).sum()), len(items), confusion)
+
+    def nearest(self) -> NDArray[np.int64]:
+        """What nearest class mean says of all items, for comparison, (N,)."""
+        known = self.numbers >= 0
+        x, numbers = self.vectors.x, np.asarray(self.numbers)
+        found = assign_nearest(x[known][None], torch.as_tensor(numbers[known])[None], x[None], n_way=len(self.class_names))
+        return np.asarray(found.labels[0].numpy())
+
+    def describe(self) -> str:
+        """What came of it, in a few lines."""
+        found = self.summary()
+        lines = [
+            f"{found['images']:,} images, {len(self.class_names)} classes: {found['given']:,} labels given, {found['labelled']:,} found"
+            + (f", {found['left_out']:,} left out as too doubtful." if found["left_out"] else ".")
+        ]
+        if self.estimate is not None:
+            lines.append(
+                f"Estimated accuracy {self.estimate.accuracy:.0%} (95 % interval {self.estimate.low:.0%} to {self.estimate.high:.0%}): "
+                f"{self.estimate.n_right} of your {self.estimate.n_hidden} labels came back right when hidden."
+            )
+        return "\n".join([*lines, self.advice])
+
+    def summary(self) -> dict[str, Any]:
+        """Counts and settings, for JSON."""
+        by_model = [row for row in self.rows if row.origin == MODEL or not row.origin]
+        return {
+            "images": len(self.rows),
+            "given": len(self.rows) - len(by_model),
+            "labelled": sum(row.origin == MODEL for row in self.rows),
+            "left_out": sum(not row.label for row in self.rows),
+            "doubtful": sum(row.confidence < DOUBTFUL for row in by_model),
+            "classes": dict(sorted(Counter(row.label for row in self.rows if row.label).items())),
+            "estimated_accuracy": None if self.estimate is None else {**self.estimate._asdict(), "accuracy": self.estimate.accuracy},
+            "advice": self.advice,
+            "pipeline": str(self.vectors.pipeline),
+            "lam": self.answer.lam,
+            "features": {**self.source.collection.provenance, "fingerprint": self.source.collection.fingerprint},
+            "remarks": list(self.remarks),
+        }
+
+
+def label_source(source: Source, *, abstain: float = 0.0) -> Outcome:
+    """Labels for all items of a source.
+
+    Args:
+        source: Items with features and a few labels.
+        abstain: Confidence below which the model's label is left out of the rows.
+    """
+    thin = check_enough(source.labels, len(source.collection))
+    numbers, class_names = number_classes(source.labels, len(source.collection))
+    vectors = model.prepare(source.collection.features)
+    answer = model.solve(vectors, numbers, n_way=len(class_names))
+    rows = tabulate(source.collection.names, class_names, answer, source.origins, abstain=abstain)[: source.n_listed]
+    estimate = estimate_accuracy(vectors, numbers, n_way=len(class_names))
+    return Outcome(
+        source,
+        class_names,
+        numbers,
+        vectors,
+        answer,
+        rows,
+        estimate,
+        (*source.remarks, *thin, vectors.remark),
+    )
+
+
+def suggest_next(source: Source, *, n: int) -> tuple[list[str], str]:
+    """The names of the n items to label next, and whether it is worth it; works without any label too."""
+    if len(set(source.labels.values())) >= 2:
+        outcome = label_source(source)
+        return [source.collection.names[item] for item in outcome.suggest(n)], outcome.advice
+    numbers, _ = number_classes(source.labels, len(source.collection))
+    found = suggest(model.prepare(source.collection.features), numbers, None, n=n)
+    return [source.collection.names[item] for item in found], advise(None, numbers, None)
+
+
+def describe_score(score: Score) -> str:
+    """One line: right, of how many, beside nearest class mean."""
+    low, high = wilson(score.n_right, score.n)
+    return (
+        f"{score.n_right} of {score.n} right: {score.accuracy:.1%} (95 % interval {low:.1%} to {high:.1%}); "
+        f"nearest class mean: {score.n_right_nearest} right, {score.n_right_nearest / score.n:.1%}."
+    )

@@ -1,0 +1,155 @@
+// The pictures on the screen: only those in sight exist, whatever their number.
+
+import { HEADER } from "./layout.js";
+
+const AHEAD = 600; // pixels above and below the screen that are kept ready
+
+export function element(tag, className, text) {
+  const made = document.createElement(tag);
+  if (className) made.className = className;
+  if (text !== undefined) made.textContent = text;
+  return made;
+}
+
+export class Grid {
+  // describe(item) says what a tile shows; onSection is told the section at the top of the screen.
+  constructor(scroller, canvas, { describe, onSection }) {
+    Object.assign(this, { scroller, canvas, describe, onSection, tiles: new Map(), heads: new Map(), layout: null, waiting: false });
+    scroller.addEventListener("scroll", () => this.schedule(), { passive: true });
+  }
+
+  schedule() {
+    if (this.waiting) return;
+    this.waiting = true;
+    requestAnimationFrame(() => {
+      this.waiting = false;
+      this.render();
+    });
+  }
+
+  show(layout) {
+    this.layout = layout;
+    this.canvas.style.height = `${layout.total}px`;
+    this.render(true);
+  }
+
+  render(refresh = false) {
+    const { layout, scroller } = this;
+    if (!layout) return;
+    const top = scroller.scrollTop;
+    const bottom = top + scroller.clientHeight;
+    const wanted = new Set(layout.visible(top - AHEAD, bottom + AHEAD));
+    for (const [item, tile] of this.tiles) {
+      if (wanted.has(item)) continue;
+      tile.root.querySelector("img")?.removeAttribute("src"); // stop loading what was scrolled past
+      tile.root.remove();
+      this.tiles.delete(item);
+    }
+    for (const item of wanted) {
+      const known = this.tiles.has(item);
+      const tile = this.tiles.get(item) ?? this.make(item);
+      if (!known || refresh) this.update(tile, item);
+    }
+    this.renderHeads(top - AHEAD, bottom + AHEAD, refresh);
+    this.onSection(layout.sections.length ? layout.sectionAt(top + HEADER / 2) : null);
+  }
+
+  renderHeads(top, bottom, refresh) {
+    const near = new Map(this.layout.sections.filter((each) => each.top > 0 && each.bottom >= top && each.top <= bottom).map((each) => [each.key, each]));
+    for (const [key, head] of this.heads) {
+      if (near.has(key) && !refresh) continue;
+      head.remove();
+      this.heads.delete(key);
+    }
+    for (const [key, section] of near) {
+      if (this.heads.has(key)) continue;
+      const head = element("div", "section");
+      head.setAttribute("role", "presentation");
+      head.style.transform = `translateY(${section.top}px)`;
+      if (section.color) {
+        const swatch = element("i", "swatch");
+        swatch.style.background = section.color;
+        head.append(swatch);
+      }
+      head.append(element("span", "", section.title), element("span", "note", section.note));
+      this.canvas.append(head);
+      this.heads.set(key, head);
+    }
+  }
+
+  make(item) {
+    const root = element("div", "tile");
+    root.id = `tile-${item}`;
+    root.dataset.item = item;
+    root.setAttribute("role", "option");
+    const frame = element("div", "frame");
+    root.append(frame);
+    const about = this.describe(item);
+    if (about.picture) {
+      const image = element("img");
+      image.alt = "";
+      image.decoding = "async";
+      image.draggable = false;
+      image.addEventListener("load", () => image.classList.add("there"));
+      image.addEventListener("error", () => image.hasAttribute("src") && image.replaceWith(element("div", "words", about.name)));
+      image.src = about.picture;
+      frame.append(image);
+    } else {
+      frame.append(element("div", "words", about.name));
+    }
+    const tile = { root, frame, extras: [] };
+    this.tiles.set(item, tile);
+    this.canvas.append(root);
+    return tile;
+  }
+
+  update(tile, item) {
+    const about = this.describe(item);
+    const box = this.layout.box(item);
+    const { root, frame } = tile;
+    root.style.transform = `translate(${box.x}px, ${box.y}px)`;
+    root.style.width = `${this.layout.side}px`;
+    root.style.height = `${box.height}px`;
+    root.setAttribute("aria-selected", about.selected);
+    root.setAttribute("aria-label", about.words);
+    root.setAttribute("aria-posinset", this.layout.place.get(item) + 1);
+    root.setAttribute("aria-setsize", this.layout.order.length);
+    root.classList.toggle("focus", about.focused);
+    root.classList.toggle("changed", about.changed);
+    for (const extra of tile.extras) extra.remove();
+    tile.extras = [];
+    if (about.mine) tile.extras.push(element("span", about.mine === "given" ? "mine given" : "mine", "✓"));
+    else if (about.doubt) tile.extras.push(element("span", "doubt", about.doubt));
+    for (const extra of tile.extras) frame.append(extra);
+    if (box.section.captions) {
+      const caption = element("span", "caption");
+      const swatch = element("i", "swatch");
+      swatch.style.background = about.color;
+      caption.append(swatch, element("span", "", about.label || "no label"));
+      root.append(caption);
+      tile.extras.push(caption);
+    }
+  }
+
+  // Bring an item into sight, moving no more than needed.
+  reveal(item) {
+    const box = this.layout.box(item);
+    if (!box) return;
+    const { scroller } = this;
+    const margin = 8;
+    if (box.y < scroller.scrollTop + margin) scroller.scrollTop = box.y - box.section.head;
+    else if (box.y + box.height > scroller.scrollTop + scroller.clientHeight - margin) scroller.scrollTop = box.y + box.height - scroller.clientHeight + margin;
+    this.render();
+  }
+
+  offset(item) {
+    const box = this.layout?.box(item);
+    return box ? box.y - this.scroller.scrollTop : null;
+  }
+
+  // Scroll so that an item stands where another one stood.
+  hold(item, offset) {
+    const box = this.layout.box(item);
+    if (box && offset !== null) this.scroller.scrollTop = box.y - offset;
+  }
+}

@@ -1,0 +1,110 @@
+"""Predictor: what was learned from a collection, kept in a file, for images that come later one by one.
+
+tensors    prototypes (W, D), biases (W,), mean_0 ... (1, D): float32
+metadata   ptmap_model: JSON of version, class_names, pipeline, lam, backbone, weights, provenance
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+import torch
+from numpy.typing import NDArray
+
+from ptmap.classifiers.assignment import similarities
+from ptmap.errors import FileFormatError, InputError
+from ptmap.evaluation.folder import make_folder, write_file
+from ptmap.features.storage import reading
+from ptmap.labeling.model import Answer
+from ptmap.labeling.outcome import Outcome
+from ptmap.labeling.table import LabelRow, tabulate
+from ptmap.preprocess import Pipeline
+
+KEY = "ptmap_model"
+VERSION = 1
+HOLDS = "what `ptmap label --model` wrote"
+
+
+@dataclass(frozen=True, eq=False)
+class Predictor:
+    """Class centers and all that it takes to compare a new feature vector with them."""
+
+    class_names: tuple[str, ...]
+    prototypes: torch.Tensor  # (W, D)
+    biases: torch.Tensor  # (W,)
+    lam: float
+    pipeline: Pipeline
+    means: tuple[torch.Tensor, ...]  # that the pipeline's centerings subtract
+    backbone: str  # "" where features were given
+    provenance: dict[str, str]
+
+    @classmethod
+    def of(cls, outcome: Outcome) -> Self:
+        """What a labelling learned."""
+        answer, vectors = outcome.answer, outcome.vectors
+        about = outcome.source.collection.provenance
+        return cls(
+            outcome.class_names,
+            answer.prototypes,
+            answer.biases,
+            answer.lam,
+            vectors.pipeline,
+            vectors.means,
+            outcome.source.backbone,
+            about,
+        )
+
+    def predict(self, features: NDArray[np.floating[Any]]) -> Answer:
+        """The share of each class in new vectors, each decided alone, (N, D) -> Answer."""
+        if features.ndim != 2 or features.shape[1] != self.prototypes.shape[1]:
+            raise InputError(f"features must have shape (N, {self.prototypes.shape[1]}) for this model, got {features.shape}.")
+        x = torch.tensor(np.asarray(features, dtype=np.float32))
+        self.pipeline.check(x, "features")
+        scores = self.lam * similarities(self.pipeline.replay(x, self.means)[None], self.prototypes[None])[0] + self.biases
+        return Answer(scores.softmax(dim=1).numpy(), self.prototypes, self.biases, self.lam)
+
+    def rows(self, names: Sequence[str], features: NDArray[np.floating[Any]], *, abstain: float = 0.0) -> list[LabelRow]:
+        """Labels of new vectors as rows."""
+        return tabulate(names, self.class_names, self.predict(features), {}, abstain=abstain)
+
+    def save(self, path: Path) -> None:
+        """Write a .safetensors file, all or nothing."""
+        if path.suffix != ".safetensors":
+            raise InputError(f"--model must end in .safetensors, got '{path.name}'.")
+        tensors = {"prototypes": self.prototypes, "biases": self.biases}
+        tensors |= {f"mean_{number}": mean.reshape(1, -1) for number, mean in enumerate(self.means)}
+        about = {
+            "version": VERSION,
+            "class_names": self.class_names,
+            "pipeline": str(self.pipeline),
+            "lam": self.lam,
+            "backbone": self.backbone,
+            "provenance": self.provenance,
+        }
+        arrays = {name: np.ascontiguousarray(tensor.numpy()) for name, tensor in tensors.items()}
+        make_folder(path.parent)
+        write_file(path, safetensors.numpy.save(arrays, metadata={KEY: json.dumps(about, sort_keys=True)}))
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read back what `save` wrote."""
+        with reading(path, holds=HOLDS), safetensors.safe_open(path, framework="numpy") as file:
+            text = (file.metadata() or {}).get(KEY)
+            if text is None:
+                raise FileFormatError(
+                    f"{path} is a safetensors file, but not a model of ptmap. Make one: ptmap label PHOTOS --model {path.name}"
+                )
+            about = json.loads(text)
+            if about["version"] > VERSION:
+                raise FileFormatError(f"{path} has format version {about['version']}, this ptmap reads up to {VERSION}. Upgrade ptmap.")
+            arrays = {name: torch.tensor(file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118 - safe_open is no dict
+            means = tuple(arrays[f"mean_{number}"] for number in range(len(arrays) - 2))
+            names, pipeline = tuple(about["class_names"]), Pipeline.parse(about["pipeline"])
+            return cls(
+                names, arrays["prototypes"], arrays["biases"], float(about["lam"]), pipeline, means, about["backbone"], about["provenance"]
+            )

@@ -1,0 +1,133 @@
+"""A labelling project on disk: a folder that survives whatever happens to the programs that use it.
+
+project.sqlite         the journal of decisions
+features.safetensors   the features of the items
+thumbnails/            small pictures, made when first looked at; may be deleted
+lock                   held by the one process that may write
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Self
+
+from ptmap.data import ImageSet, read_images
+from ptmap.errors import FileFormatError, InputError
+from ptmap.evaluation.folder import make_folder
+from ptmap.features import FeatureSet
+from ptmap.labeling.collection import Collection
+from ptmap.labeling.journal import Decided, Journal
+from ptmap.labeling.lock import ProjectLock
+
+DATABASE, FEATURES, THUMBNAILS, LOCK = "project.sqlite", "features.safetensors", "thumbnails", "lock"
+ROOT, BACKBONE, TITLE = "root", "backbone", "title"  # keys of `Journal.about`
+
+
+class Project:
+    """An open project; one process at a time may write, any number may read."""
+
+    def __init__(self, folder: Path, *, write: bool) -> None:
+        self.folder = folder
+        self._lock = ProjectLock(folder / LOCK) if write else None
+        try:
+            self.journal = Journal(folder / DATABASE)
+        except Exception:
+            if self._lock is not None:
+                self._lock.release()
+            raise
+
+    @classmethod
+    def create(cls, folder: Path, features: FeatureSet, *, title: str, root: Path | None = None, backbone: str = "") -> Self:
+        """Begin a project, open for writing.
+
+        Args:
+            folder: Where; must not hold anything yet.
+            features: Of all items, with their names.
+            title: What the page is headed by.
+            root: The folder of the images that the features are of, if they are of images.
+            backbone: Name of the encoder, to compute features of images that are added later.
+        """
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise InputError(f"{folder} must be a new or empty folder for a project, got one with other things in it. Name another.")
+        if root is not None and make_folder(folder).resolve().is_relative_to(root.resolve()):
+            folder.rmdir()
+            raise InputError(f"{folder} must not lie inside the folder of images {root}: its thumbnails would be images. Name another.")
+        project = cls(make_folder(folder), write=True)
+        project.journal.describe({TITLE: title, BACKBONE: backbone} | ({} if root is None else {ROOT: str(root.resolve())}))
+        project.keep_features(features, {} if root is None else stamps_of(read_images(root)))
+        return project
+
+    @classmethod
+    def open(cls, folder: Path, *, write: bool = False) -> Self:
+        """Open a project that exists."""
+        if not is_project(folder):
+            raise FileFormatError(f"{folder} is not a labelling project. Begin one: ptmap serve {folder} --photos FOLDER")
+        return cls(folder, write=write)
+
+    def close(self) -> None:
+        """Close the journal and let go of the lock."""
+        self.journal.close()
+        if self._lock is not None:
+            self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def title(self) -> str:
+        """What the page is headed by."""
+        return self.journal.about.get(TITLE, self.folder.name)
+
+    @property
+    def root(self) -> Path | None:
+        """The folder of the images."""
+        about = self.journal.about
+        return Path(about[ROOT]) if ROOT in about else None
+
+    @property
+    def backbone(self) -> str:
+        """Name of the encoder."""
+        return self.journal.about.get(BACKBONE, "")
+
+    def keep_features(self, features: FeatureSet, stamps: Mapping[str, str]) -> None:
+        """Keep the features of the items as they are now."""
+        features.save(self.folder / FEATURES)
+        names = Collection.of_features(features).names
+        self.journal.add_items({name: stamps.get(name, "") for name in names})
+
+    def is_stale(self, images: ImageSet) -> bool:
+        """Whether images came or changed since the features were computed; those that went do not matter."""
+        known = self.journal.stamps
+        return any(known.get(name) != stamp for name, stamp in stamps_of(images).items())
+
+    def load(self) -> Collection:
+        """The items that are there now, with their features and pictures."""
+        collection = Collection.of_features(FeatureSet.load(self.folder / FEATURES), title=self.title)
+        if self.root is None:
+            return collection
+        if not self.root.is_dir():
+            raise FileFormatError(f"{self.root}, the folder of images of {self.folder}, is gone. Put it back, or begin a new project.")
+        return collection.with_images(read_images(self.root), self.root)
+
+    def labels_of(self, collection: Collection) -> dict[int, Decided]:
+        """The labels that a person or a file gave, by number in the collection."""
+        current = self.journal.current
+        return {item: current[name] for item, name in enumerate(collection.names) if name in current}
+
+
+def is_project(folder: Path) -> bool:
+    """Whether a folder is a labelling project."""
+    return (folder / DATABASE).is_file()
+
+
+def stamps_of(images: ImageSet) -> dict[str, str]:
+    """Size and time of last change of each image's file, by name: what tells a changed file without reading it."""
+    stamps = {}
+    for index, name in enumerate(images.names):
+        path = images.path(index)
+        if path is not None:
+            about = path.stat()
+            stamps[name] = f"{about.st_size} {about.st_mtime_ns}"
+    return stamps

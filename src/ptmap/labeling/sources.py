@@ -1,0 +1,227 @@
+"""From what a person names (a folder of images, a file of features, a project) to a Collection and its labels."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from ptmap.backbones.encoder import Encoder, load_encoder
+from ptmap.data import ImageSet, read_images
+from ptmap.data.listing import SUFFIXES
+from ptmap.errors import FileFormatError, InputError
+from ptmap.features import FeatureSet, read_features
+from ptmap.features.extraction import Progress, extract
+from ptmap.features.store import FeatureStore
+from ptmap.labeling.collection import Collection
+from ptmap.labeling.given import Given, labels_of_folders, read_labels
+from ptmap.labeling.project import Project, is_project, stamps_of
+from ptmap.labeling.table import IMPORT
+
+FOLDERS = "folders"  # as a truth or as labels: the names of the sub-folders
+BACKBONE = "efficientnet-lite0"  # small, good, and its weights come by pip
+BESIDE = "labels:"  # before the names of labelled images that lie elsewhere
+SHOWN = 5  # images that a remark names
+
+
+@dataclass(frozen=True)
+class Extraction:
+    """How images become features."""
+
+    backbone: str = BACKBONE  # or several: "a+b"
+    device: str = "auto"
+    batch_size: int | None = None
+    n_workers: int | None = None
+    store: FeatureStore | None = None
+    on_progress: Callable[[Progress], None] | None = None
+
+    def encoders(self) -> list[Encoder]:
+        """The encoders by name."""
+        return [load_encoder(name.strip()) for name in self.backbone.split("+")]
+
+    def __call__(self, images: ImageSet) -> FeatureSet:
+        """The features of all images that can be read."""
+        return extract(
+            images,
+            self.encoders(),
+            store=self.store,
+            device=self.device,
+            batch_size=self.batch_size,
+            n_workers=self.n_workers,
+            on_progress=self.on_progress,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A collection, the labels a person gave, and what should be said about them."""
+
+    collection: Collection
+    labels: dict[int, str]
+    origins: dict[int, str]
+    remarks: tuple[str, ...]
+    backbone: str  # "" where features were given
+    n_listed: int  # the first so many items are the person's; labelled images from elsewhere come after
+
+
+def open_source(path: Path, *, labels: Path | None, extraction: Extraction) -> Source:
+    """Items, features and labels of a folder of images, a file of features or a project.
+
+    Args:
+        path: What to label.
+        labels: A CSV file, or a folder with a sub-folder a class; None for the labels that `path` itself
+            has: sub-folders, the labels in the file, or the decisions in the project.
+        extraction: How images become features.
+    """
+    if is_project(path):
+        return _of_project(path, labels)
+    if path.is_dir():
+        return _of_images(path, labels, extraction)
+    if path.suffix.lower() in SUFFIXES:
+        raise InputError(f"{path} is one image. Name a folder of images to label, or use `ptmap predict MODEL {path.name}`.")
+    return _of_features(path, labels)
+
+
+def _of_images(folder: Path, labels: Path | None, extraction: Extraction) -> Source:
+    images = read_images(folder)
+    n_photos = len(images)
+    given_by_file: dict[str, str] = {}  # name: label
+    if labels is not None and labels.is_dir():
+        images, given_by_file = _join(images, read_images(labels), labels)
+    remarks = (
+        [f"{_count(len(images.problems), 'file')} passed over: {_some([str(each) for each in images.problems])}"] if images.problems else []
+    )
+    features = extraction(images)
+    assert features.names is not None
+    if lost := sorted(set(images.names) - set(features.names)):
+        remarks.append(f"{_count(len(lost), 'image')} cannot be read and will have no label: {_some(lost)}")
+    collection = Collection.of_features(features, title=images.name).with_images(images, folder)
+    names = collection.names
+    if labels is None:
+        given = labels_of_folders(names)
+    elif given_by_file:
+        given = Given({item: given_by_file[name] for item, name in enumerate(names) if name in given_by_file})
+    else:
+        given = _without(read_labels(labels, [*names, *lost], root=folder), len(names))
+    beside = set(images.names[n_photos:])
+    n_listed = sum(name not in beside for name in names)
+    return _source(collection, given, remarks, extraction.backbone, n_listed)
+
+
+def _join(photos: ImageSet, labelled: ImageSet, folder: Path) -> tuple[ImageSet, dict[str, str]]:
+    """Photos and labelled images in one set; a labelled image that is among the photos is that photo, and is not added twice."""
+    if not labelled.class_names:
+        raise FileFormatError(f"{folder} must hold a sub-folder for each class, got images without one. Sort them into sub-folders.")
+    sizes: dict[int, list[int]] = {}
+    for index in range(len(photos)):
+        sizes.setdefault(_size(photos, index), []).append(index)
+    given: dict[str, str] = {}
+    added = []
+    for index in range(len(labelled)):
+        label = int(labelled.labels[index])
+        if label < 0:
+            continue
+        alike = [each for each in sizes.get(_size(labelled, index), []) if photos.digest(each) == labelled.digest(index)]
+        for each in alike:
+            if given.setdefault(photos.names[each], labelled.class_names[label]) != labelled.class_names[label]:
+                raise InputError(
+                    f"{folder}: the same image is in '{given[photos.names[each]]}' and in '{labelled.class_names[label]}' "
+                    f"({labelled.names[index]}). Keep it in one class."
+                )
+        if not alike:
+            added.append(index)
+            given[BESIDE + labelled.names[index]] = labelled.class_names[label]
+    extra = labelled.subset(added)
+    joined = replace(
+        photos,
+        class_names=(),
+        labels=np.full(len(photos) + len(extra), -1),
+        names=(*photos.names, *(BESIDE + name for name in extra.names)),
+        sources=(*photos.sources, *extra.sources),
+        problems=(*photos.problems, *labelled.problems),
+    )
+    return joined, given
+
+
+def _size(images: ImageSet, index: int) -> int:
+    path = images.path(index)
+    return -1 if path is None else path.stat().st_size
+
+
+def _of_features(path: Path, labels: Path | None) -> Source:
+    features = read_features(path)
+    collection = Collection.of_features(features, title=path.stem)
+    if labels is None:
+        given = Given({int(row): features.class_names[features.labels[row]] for row in (features.labels >= 0).nonzero()[0]})
+    elif labels.is_dir():
+        raise InputError(f"--labels must be a CSV file where features are given, got the folder {labels}.")
+    else:
+        given = read_labels(labels, collection.names)
+    return _source(collection, given, [], "", len(collection))
+
+
+def _of_project(path: Path, labels: Path | None) -> Source:
+    if labels is not None:
+        raise InputError(f"--labels must be left out for a project, which has its own. Import them: ptmap serve {path} --labels {labels}")
+    with Project.open(path) as project:
+        collection = project.load()
+        decided = project.labels_of(collection)
+        source = _source(collection, Given({item: each.label for item, each in decided.items()}), [], project.backbone, len(collection))
+    return replace(source, origins={item: each.origin for item, each in decided.items()})
+
+
+def begin_project(folder: Path, source: Source) -> Project:
+    """A new project of a source, open for writing, with its labels imported."""
+    collection = source.collection
+    if source.n_listed < len(collection):
+        raise InputError(
+            "a project must hold all its labelled images in one folder, got some from elsewhere. "
+            "Put them into the folder of photos, or give the labels as a CSV file."
+        )
+    features = FeatureSet.from_arrays(collection.features, [-1] * len(collection), [], collection.provenance, collection.names)
+    project = Project.create(folder, features, title=collection.title, root=collection.root, backbone=source.backbone)
+    import_labels(project, collection, source.labels)
+    return project
+
+
+def import_labels(project: Project, collection: Collection, labels: dict[int, str]) -> int:
+    """Take over labels that the project does not have yet in the same way; how many were new."""
+    current = project.labels_of(collection)
+    by_label = sorted(labels.items(), key=lambda pair: pair[1])  # so that classes come in the order of their names
+    new = {collection.names[item]: label for item, label in by_label if item not in current or current[item].label != label}
+    if new:
+        project.journal.decide(new, origin=IMPORT)
+    return len(new)
+
+
+def refresh(project: Project, extraction: Extraction) -> int:
+    """Compute the features of images that came or changed since; how many images there are now."""
+    if project.root is None or not project.root.is_dir():
+        return len(project.load())
+    images = read_images(project.root)
+    if project.backbone and project.is_stale(images):
+        project.keep_features(replace(extraction, backbone=project.backbone)(images), stamps_of(images))
+    return len(images)
+
+
+def read_truth(words: str, names: tuple[str, ...], *, root: Path | None) -> dict[int, str]:
+    """The true labels, to measure by: "folders" for the names of the sub-folders, or a CSV file."""
+    return (labels_of_folders(names) if words == FOLDERS else read_labels(Path(words), names, root=root)).labels
+
+
+def _source(collection: Collection, given: Given, remarks: list[str], backbone: str, n_listed: int) -> Source:
+    origins = dict.fromkeys(given.labels, IMPORT)
+    return Source(collection, given.labels, origins, (*remarks, *given.remarks), backbone, n_listed)
+
+
+def _without(given: Given, n_items: int) -> Given:
+    """Without the labels of images that cannot be read."""
+    return given._replace(labels={item: label for item, label in given.labels.items() if item < n_items})
+
+
+def _count(n: int, word: str) -> str:
+    return f"{n:,} {word}{'' if n == 1 else 's'}"
+
+
+def _some(words: list[str]) -> str:
+    return "; ".join(words[:SHOWN]) + (f"; and {len(words) - SHOWN:,} more" if len(words) > SHOWN else "")

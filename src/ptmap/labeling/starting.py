@@ -1,0 +1,39 @@
+"""From the command line to a running session: begin or open a project, import labels, notice new images."""
+
+from pathlib import Path
+
+from ptmap.errors import InputError
+from ptmap.labeling.given import read_labels
+from ptmap.labeling.project import Project, is_project
+from ptmap.labeling.session import Session
+from ptmap.labeling.sources import Extraction, begin_project, import_labels, open_source, refresh
+
+
+def start_session(folder: Path, *, photos: Path | None, labels: Path | None, extraction: Extraction) -> Session:
+    """A session of a project, which is begun if it is not there yet.
+
+    Args:
+        folder: Of the project.
+        photos: What a new project is of.
+        labels: To import: a CSV file, or for a new project a folder with a sub-folder a class.
+        extraction: How images become features.
+    """
+    if is_project(folder):
+        project = Project.open(folder, write=True)
+        try:
+            if photos is not None and project.root != photos.resolve():
+                raise InputError(
+                    f"{folder} is a project of {project.root or 'features'}, not of {photos}. Leave --photos out, or name another project."
+                )
+            refresh(project, extraction)
+            if labels is not None:
+                collection = project.load()
+                import_labels(project, collection, read_labels(labels, collection.names, root=collection.root).labels)
+        except BaseException:
+            project.close()
+            raise
+    elif photos is None:
+        raise InputError(f"{folder} is not a labelling project yet. Begin it with --photos FOLDER.")
+    else:
+        project = begin_project(folder, open_source(photos, labels=labels, extraction=extraction))
+    return Session(project)

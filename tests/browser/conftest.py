@@ -1,0 +1,140 @@
+"""A real browser before a real server, which runs in a process of its own and can be killed."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import uvicorn
+from PIL import Image
+
+from ptmap.data import read_images
+from ptmap.features import FeatureSet
+from ptmap.labeling.project import Project
+from ptmap.labeling.server import bind, make_app
+from ptmap.labeling.session import Session
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+COLORS = {"apple": (200, 40, 40), "leek": (40, 170, 60), "plum": (90, 40, 150)}
+N_A_CLASS = 20
+
+
+@pytest.fixture(scope="session")
+def browser():
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install 'ptmap[test]'")
+    path = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
+    if path is None:
+        pytest.skip("no Chromium: apt-get install chromium, or name one in CHROMIUM")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-background-networking"])
+        yield browser
+        browser.close()
+
+
+class Server:
+    """`ptmap serve` on a project."""
+
+    def __init__(self, folder: Path) -> None:
+        command = [str(Path(sys.executable).with_name("ptmap")), "serve", str(folder)]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.address = self.process.stdout.readline().strip()
+        assert self.address.startswith("http://127.0.0.1:"), self.process.stderr.read()
+
+    def kill(self) -> None:
+        """As the power failing would: no last words."""
+        os.kill(self.process.pid, signal.SIGKILL)
+        self.end()
+
+    def end(self) -> None:
+        if self.process.poll() is None:
+            self.process.terminate()
+        self.process.communicate(timeout=20)
+
+
+@pytest.fixture
+def serve_apart() -> Callable[[Path], Server]:
+    """Servers in processes of their own."""
+    servers: list[Server] = []
+
+    def start(folder: Path) -> Server:
+        servers.append(Server(folder))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.end()
+
+
+@pytest.fixture
+def serve() -> Callable[[Path], str]:
+    """Servers in threads, to save the imports; gives the address."""
+    ends: list[Callable[[], None]] = []
+
+    def start(folder: Path) -> str:
+        session = Session(Project.open(folder, write=True))
+        listener = bind(0)
+        listener.listen()  # visitors who come early wait
+        port = listener.getsockname()[1]
+        server = uvicorn.Server(uvicorn.Config(make_app(session, token="token", port=port), log_level="warning", lifespan="off"))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+
+        def end() -> None:
+            server.should_exit = server.force_exit = True
+            thread.join()
+            listener.close()
+            session.close()
+
+        ends.append(end)
+        return f"http://127.0.0.1:{port}/?token=token"
+
+    yield start
+    for end in ends:
+        end()
+
+
+@pytest.fixture
+def project(tmp_path) -> Path:
+    """Sixty pictures of three classes, two labels each; the features are noisy colours."""
+    rng = np.random.default_rng(0)
+    for name, color in COLORS.items():
+        for i in range(N_A_CLASS):
+            pixels = np.clip(np.array(color) + rng.normal(scale=25, size=(24, 24, 3)), 0, 255).astype(np.uint8)
+            path = tmp_path / "photos" / name / f"{i:02d}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(pixels).save(path)
+    images = read_images(tmp_path / "photos")
+    colors = np.array([np.asarray(images.read(i)).mean(axis=(0, 1)) for i in range(len(images))])
+    features = FeatureSet.from_arrays(colors + rng.uniform(0, 60, size=colors.shape), [-1] * len(images), [], names=images.names)
+    with Project.create(tmp_path / "fruit.ptmap", features, title="fruit", root=tmp_path / "photos") as made:
+        made.journal.decide({f"{name}/{i:02d}.png": name for name in COLORS for i in range(2)}, origin="import")
+    return tmp_path / "fruit.ptmap"
+
+
+@pytest.fixture
+def visit(browser):
+    """Open an address in a window of its own; whatever the page complains about fails the test."""
+    contexts, complaints = [], []
+
+    def go(address: str, *, width: int = 1200, height: int = 800, **options):
+        context = browser.new_context(viewport={"width": width, "height": height}, **options)
+        context.set_default_timeout(15_000)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("console", lambda message: message.type == "error" and complaints.append(message.text))
+        page.complaints = complaints
+        page.goto(address)
+        page.wait_for_selector(".tile")
+        return page
+
+    yield go
+    for context in contexts:
+        context.close()
+    assert complaints == []

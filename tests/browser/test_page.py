@@ -1,0 +1,268 @@
+"""The labelling page as people use it: by keyboard, by mouse, by thumb; and after the server was killed."""
+
+import csv
+import io
+
+import numpy as np
+import pytest
+
+from ptmap.features import FeatureSet
+from ptmap.labeling.project import Project
+
+
+def count(page, which):
+    return int(page.inner_text(f"#n-{which}").replace(",", ""))
+
+
+def focused(page):
+    """Name and label of the image that keys act on."""
+    return page.locator(".tile.focus").get_attribute("aria-label").split(", ")
+
+
+def wait_sent(page, n):
+    page.wait_for_function("n => document.querySelector('#n-yours').textContent.replace(',', '') == n", arg=str(n))
+
+
+def wait_saved(page):
+    """Until the server has answered all decisions and the thorough answer is there."""
+    for _ in range(200):
+        if page.evaluate("async () => (await (await fetch('/api/state')).json()).settled"):
+            return
+        page.wait_for_timeout(100)
+    raise AssertionError("the thorough answer never came")
+
+
+def download(page):
+    with page.expect_download() as found:
+        page.keyboard.press("d")
+    return {row["path"]: row for row in csv.DictReader(io.StringIO(found.value.path().read_text(encoding="utf-8")))}
+
+
+def in_database(folder):
+    with Project.open(folder) as project:
+        return project.journal.current, project.journal.model_labels
+
+
+def test_correct_five_by_keyboard_undo_reload_download(project, serve, visit):
+    page = visit(serve(project))
+    assert count(page, "yours") == 6
+    assert "token" not in page.url
+    corrected = {}
+    for digit, name in (("2", "leek"), ("3", "plum"), ("2", "leek"), ("1", "apple"), ("3", "plum")):
+        corrected[focused(page)[0]] = name
+        page.keyboard.press(digit)
+    assert len(corrected) == 5  # the focus went on each time
+    wait_sent(page, 11)
+    last = list(corrected)[-1]
+    page.keyboard.press("u")
+    wait_sent(page, 10)
+    assert focused(page)[0] == last
+    del corrected[last]
+    wait_saved(page)
+    page.reload()
+    page.wait_for_selector(".tile")
+    wait_sent(page, 10)
+    rows = download(page)
+    decided, guessed = in_database(project)
+    assert {path: decided[path].label for path in corrected} == corrected
+    assert sum(each.origin == "person" for each in decided.values()) == 4
+    assert len(rows) == 60
+    for path, row in rows.items():
+        if path in decided:
+            assert (row["label"], row["origin"]) == (decided[path].label, decided[path].origin)
+        else:
+            assert (row["label"], float(row["confidence"]), row["origin"]) == (guessed[path].label, guessed[path].confidence, "model")
+
+
+def test_nothing_is_lost_when_the_server_is_killed(project, serve_apart, visit):
+    server = serve_apart(project)
+    page = visit(server.address)
+    corrected = {}
+    for digit, name in (("2", "leek"), ("3", "plum"), ("2", "leek")):
+        path = focused(page)[0]
+        with page.expect_response("**/api/decide"):
+            page.keyboard.press(digit)
+        corrected[path] = name
+    server.kill()
+    page.keyboard.press("1")
+    page.wait_for_selector("#trouble:not([hidden])")
+    assert "does not answer" in page.inner_text("#trouble")
+    page.complaints.clear()  # the browser notes the refused connection
+    again = visit(serve_apart(project).address)  # the lock is free again
+    assert count(again, "yours") == 9
+    rows = download(again)
+    decided, _ = in_database(project)
+    assert {path: rows[path]["label"] for path in corrected} == corrected
+    assert {path: row["label"] for path, row in rows.items() if row["origin"] == "person"} == corrected
+    assert {path for path, each in decided.items() if each.origin == "person"} == set(corrected)
+    page.complaints.clear()
+
+
+def test_several_at_once_a_new_class_and_the_whole_class(project, serve, visit):
+    page = visit(serve(project))
+    page.keyboard.press("Shift+ArrowRight")
+    page.keyboard.press("Shift+ArrowRight")
+    assert page.locator('.tile[aria-selected="true"]').count() == 3
+    assert page.inner_text("#item-name") == "3 images selected"
+    page.keyboard.press("l")
+    page.keyboard.type("pink <lady>")
+    assert "New class" in page.inner_text("#palette-list")
+    page.keyboard.press("Enter")
+    wait_sent(page, 9)
+    page.wait_for_selector("#classes button[title^='pink <lady>']")
+    page.keyboard.press("]")
+    page.keyboard.press("Shift+Enter")  # the whole of the second class
+    page.wait_for_function("() => Number(document.querySelector('#n-yours').textContent) > 15")
+    before = count(page, "yours")
+    page.keyboard.press("u")
+    wait_sent(page, 9)
+    assert before > 15
+    wait_saved(page)
+    decided, _ = in_database(project)
+    assert sum(each.label == "pink <lady>" for each in decided.values()) == 3
+
+
+def test_confirm_remove_and_walk_about(project, serve, visit):
+    page = visit(serve(project))
+    name, label, _ = focused(page)
+    page.keyboard.press("Enter")
+    wait_sent(page, 7)
+    assert focused(page)[0] != name
+    page.keyboard.press("v")
+    page.keyboard.press("v")
+    assert page.get_attribute('[data-view="yours"]', "aria-selected") == "true"
+    tiles = page.locator(".tile")
+    assert tiles.count() == 7
+    page.click(f'.tile[aria-label^="{name}, "]')
+    assert focused(page)[1:] == [label, "your label"]
+    page.keyboard.press("Backspace")
+    wait_sent(page, 6)
+    page.keyboard.press("v")
+    page.keyboard.press("/")
+    page.keyboard.type("leek/0")
+    page.keyboard.press("Enter")
+    page.wait_for_function("() => document.querySelectorAll('.tile').length === 10")
+    page.keyboard.press("Escape")
+    page.keyboard.press("Escape")
+    page.wait_for_function("() => document.querySelectorAll('.tile').length > 10")
+    page.keyboard.press("?")
+    assert page.is_visible("#help")
+    page.keyboard.press("Escape")
+    assert not page.is_visible("#help")
+    page.keyboard.press("End")
+    page.keyboard.press("o")
+    page.wait_for_function("() => document.querySelector('#lightbox-picture').naturalWidth > 0")
+    page.keyboard.press("Escape")
+
+
+def test_mouse_alone(project, serve, visit):
+    page = visit(serve(project))
+    first, second = (page.locator(".tile").nth(i) for i in (1, 2))
+    first.click()
+    second.click(modifiers=["Control"])
+    assert page.locator('.tile[aria-selected="true"]').count() == 2
+    page.click("#candidates button >> nth=1")
+    wait_sent(page, 8)
+    page.click("#undo")
+    wait_sent(page, 6)
+    page.click("#pinned-confirm")
+    page.wait_for_function("() => Number(document.querySelector('#n-yours').textContent) > 10")
+    page.click("#classes button >> nth=2")
+    assert focused(page)[1] == "plum"
+
+
+def test_on_a_phone(project, serve, visit):
+    page = visit(serve(project), width=360, height=740, has_touch=True, is_mobile=True, device_scale_factor=2)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    page.locator(".tile").nth(4).tap()
+    page.tap("#several")
+    page.locator(".tile").nth(5).tap()
+    assert page.locator('.tile[aria-selected="true"]').count() == 2
+    page.tap("#candidates button >> nth=1")
+    wait_sent(page, 8)
+    box = page.locator("#grid").bounding_box()
+    assert box["height"] > 250  # the pictures keep most of the screen
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_light_and_dark(project, serve, visit, scheme):
+    page = visit(serve(project), color_scheme=scheme)
+    red, green, blue = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)")
+    assert (red + green + blue < 200) == (scheme == "dark")
+
+
+def test_every_control_is_reached_by_tab_and_has_a_name(project, serve, visit):
+    page = visit(serve(project))
+    reached = set()
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        reached.add(page.evaluate("document.activeElement.id || document.activeElement.dataset.view || document.activeElement.tagName"))
+    assert {"grid", "undo", "download", "help-button", "filter", "confirm", "other", "picture-button", "class"} <= reached
+    nameless = page.evaluate(
+        "[...document.querySelectorAll('button, a, input')]"
+        ".filter((each) => !(each.textContent.trim() || each.ariaLabel || each.placeholder)).map((each) => each.id)"
+    )
+    assert nameless == []
+
+
+IN_SIGHT = """() => {
+  const grid = document.querySelector('#grid').getBoundingClientRect();
+  return [...document.querySelectorAll('.tile')].some((tile) => {
+    const box = tile.getBoundingClientRect();
+    return box.top < grid.bottom && box.bottom > grid.top;
+  });
+}"""
+JUMPS = """async () => {  // the median of thirty jumps to anywhere, until the frame after next
+  const grid = document.querySelector('#grid');
+  const times = [];
+  for (let i = 0; i < 30; i++) {
+    const begun = performance.now();
+    grid.scrollTop = (i * 316760) % grid.scrollHeight;
+    await new Promise(requestAnimationFrame);
+    await new Promise(requestAnimationFrame);
+    times.push(performance.now() - begun);
+  }
+  return times.sort((a, b) => a - b)[15];
+}"""
+
+
+def test_thirty_thousand_scroll_without_loading_them_all(tmp_path, serve, visit):
+    rng = np.random.default_rng(0)
+    truth = np.repeat(np.arange(6), 5000)
+    vectors = rng.gamma(1.0, size=(6, 12))[truth] + rng.gamma(0.7, size=(30_000, 12))
+    features = FeatureSet.from_arrays(vectors.astype(np.float32), [-1] * 30_000, [])
+    with Project.create(tmp_path / "big.ptmap", features, title="big") as made:
+        made.journal.decide({f"row {5000 * way + i}": f"class {way}" for way in range(6) for i in range(3)}, origin="import")
+    page = visit(serve(tmp_path / "big.ptmap"))
+    assert page.evaluate("document.querySelectorAll('.tile').length") < 400
+    for share in (0.3, 0.7, 1.0):
+        page.evaluate("share => { const g = document.querySelector('#grid'); g.scrollTop = share * g.scrollHeight; }", share)
+        page.wait_for_function(IN_SIGHT)
+        assert page.evaluate("document.querySelectorAll('.tile').length") < 400
+    frame = page.evaluate(JUMPS)
+    assert frame < 250  # milliseconds for a jump to anywhere, two frames; on a busy machine too
+    page.keyboard.press("Home")
+    page.keyboard.press("2")
+    wait_sent(page, 19)
+
+
+def test_only_pictures_in_sight_are_fetched(project, serve, visit, browser):
+    context = browser.new_context(viewport={"width": 500, "height": 300})
+    page = context.new_page()
+    asked = []
+    page.on("request", lambda request: "/thumbnail/" in request.url and asked.append(request.url))
+    page.goto(serve(project))
+    page.wait_for_selector(".tile img.there")
+    page.keyboard.press("+")
+    page.wait_for_timeout(300)
+    assert 0 < len(set(asked)) < 60
+    context.close()
+
+
+def test_without_the_link_there_is_nothing(project, serve, browser):
+    context = browser.new_context()
+    page = context.new_page()
+    answer = page.goto(serve(project).partition("?")[0])
+    assert answer.status == 403
+    assert "link that `ptmap serve` printed" in page.inner_text("body")
+    context.close()

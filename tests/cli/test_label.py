@@ -1,0 +1,147 @@
+"""`ptmap label`, `next`, `predict` and `serve` as a person types them."""
+
+import csv
+import json
+import sqlite3
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ptmap.backbones import build_backbone, save_backbone
+
+COLORS = {"apple": (200, 40, 40), "leek": (40, 170, 60)}
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("PTMAP_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def photos(tmp_path):
+    rng = np.random.default_rng(0)
+    for name, color in COLORS.items():
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for i in range(6):
+            pixels = np.clip(np.array(color) + rng.normal(scale=15, size=(32, 32, 3)), 0, 255).astype(np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "photos" / name / f"{i}.png")
+    (tmp_path / "few.csv").write_text("path,label\n" + "".join(f"{name}/{i}.png,{name}\n" for name in COLORS for i in range(2)))
+    return tmp_path / "photos"
+
+
+@pytest.fixture
+def backbone(tmp_path):
+    transform = "resize(32) | crop(32) | normalize(0.5 0.5 0.5, 0.5 0.5 0.5)"
+    path = tmp_path / "conv4.safetensors"
+    save_backbone(
+        path, build_backbone("conv4", image_size=32), name="conv4", options={"image_size": 32}, transform=transform, provenance={}
+    )
+    return path
+
+
+def test_everything_at_once(here, photos, backbone, tmp_path):
+    done = here(
+        *("label", photos, "--labels", tmp_path / "few.csv", "--backbone", backbone, "--device", "cpu", "--truth", "folders"),
+        *("--output", tmp_path / "out" / "labels.csv", "--report", tmp_path / "report.html", "--model", tmp_path / "m.safetensors"),
+        *("--label-studio", tmp_path / "tasks.json", "--copy-to", tmp_path / "sorted", "--link-to", tmp_path / "linked"),
+    )
+    assert done.code == 0, done.stderr
+    assert "12 images, 2 classes: 4 labels given, 8 found." in done.stdout
+    assert "8 of 8 right: 100.0%" in done.stdout
+    assert "nearest class mean: 8 right" in done.stdout
+    assert f"Written: {tmp_path}/out/labels.csv" in done.stderr
+    with (tmp_path / "out" / "labels.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert all(row["label"] == row["path"].split("/")[0] for row in rows)
+    assert len(list((tmp_path / "sorted" / "apple").iterdir())) == 6
+    assert len(json.loads((tmp_path / "tasks.json").read_text())) == 12
+    done = here("predict", tmp_path / "m.safetensors", photos / "leek" / "5.png", "--device", "cpu")
+    assert done.stdout.splitlines()[1].startswith(f"{photos}/leek/5.png,leek,")
+    done = here("predict", tmp_path / "m.safetensors", photos, "--json", "--device", "cpu")
+    assert len(json.loads(done.stdout)) == 12
+
+
+def test_json_says_the_same(here, photos, backbone, tmp_path):
+    options = ("--labels", tmp_path / "few.csv", "--backbone", backbone, "--device", "cpu", "--output", tmp_path / "l.csv", "--json")
+    found = json.loads(here("label", photos, *options, "--truth", "folders", "--abstain", "1").stdout)
+    assert (found["images"], found["given"], found["labelled"] + found["left_out"]) == (12, 4, 8)
+    assert found["score"] == {"right": 8, "right_nearest_class_mean": 8, "of": 8}
+    assert found["features"]["fingerprint"]
+
+
+def test_next(here, photos, backbone, tmp_path):
+    done = here("next", photos, "--labels", tmp_path / "few.csv", "--backbone", backbone, "--device", "cpu", "-n", 3)
+    assert len(done.stdout.splitlines()) == 3
+    assert "doubtful" in done.stderr
+    found = json.loads(
+        here("next", photos, "--labels", tmp_path / "few.csv", "--backbone", backbone, "--device", "cpu", "-n", 3, "--json").stdout
+    )
+    assert found["next"] == done.stdout.splitlines()
+
+
+def test_features_in_parquet(here, tmp_path, make_file):
+    from pyarrow import Table, parquet
+
+    with np.load(make_file(n_classes=3)) as arrays:
+        vectors, truth = arrays["features"], arrays["labels"]
+    labels = [f"c{label}" if place % 20 < 3 else None for place, label in enumerate(truth)]
+    names = [f"img/{i}.jpg" for i in range(len(truth))]
+    parquet.write_table(Table.from_pydict({"embedding": vectors.tolist(), "label": labels, "path": names}), tmp_path / "f.parquet")
+    done = here("label", tmp_path / "f.parquet", "--output", tmp_path / "labels.parquet")
+    assert done.code == 0, done.stderr
+    rows = parquet.read_table(tmp_path / "labels.parquet").to_pylist()
+    assert len(rows) == 60
+    assert np.mean([row["label"] == f"c{label}" for row, label in zip(rows, truth, strict=True)]) > 0.8
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        ("path,label\napple/0.png,apple\napple/1.png,apple\n", "at least two classes"),
+        ("path,label\napple/0.png,\n", "no labels to learn from"),
+        ("path,label\napple/0.png,apple\nnowhere.png,leek\n", "line 3: nowhere.png"),
+        ("path,label\napple/0.png,apple\napple/0.png,leek\n", "lines 2 and 3"),
+    ],
+)
+def test_bad_labels_end_in_words(here, photos, backbone, tmp_path, labels, words):
+    (tmp_path / "bad.csv").write_text(labels)
+    done = here(
+        "label", photos, "--labels", tmp_path / "bad.csv", "--backbone", backbone, "--device", "cpu", "--output", tmp_path / "x.csv"
+    )
+    assert done.code == 2
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "x.csv").exists()
+
+
+def test_bad_output_is_noticed_before_the_work(here, tmp_path):
+    done = here("label", tmp_path / "nowhere", "--output", tmp_path / "x.txt")
+    assert done.code == 2
+    assert "must end in .csv or .parquet" in done.stderr
+
+
+def test_a_class_of_one_and_nothing_left(here, photos, backbone, tmp_path):
+    options = ("--backbone", backbone, "--device", "cpu", "--output", tmp_path / "x.csv")
+    (tmp_path / "one.csv").write_text("path,label\napple/0.png,apple\nleek/0.png,leek\n")
+    done = here("label", photos, "--labels", tmp_path / "one.csv", *options)
+    assert done.code == 0
+    assert "One label only: 'apple', 'leek'" in done.stderr
+    done = here("label", photos, *options)  # sub-folders: every image has a label
+    assert done.code == 0
+    assert "nothing left to label" in done.stderr
+
+
+def test_serve_refuses_in_words(here, tmp_path, photos):
+    done = here("serve", tmp_path / "p")
+    assert done.code == 2
+    assert "Begin it with --photos" in done.stderr
+    (tmp_path / "new").mkdir()
+    with sqlite3.connect(tmp_path / "new" / "project.sqlite") as db:
+        db.execute(f"PRAGMA application_id = {0x70746D70}")
+        db.execute("PRAGMA user_version = 7")
+        db.execute("CREATE TABLE about (key, value)")
+    db.close()
+    done = here("serve", tmp_path / "new")
+    assert done.code == 2
+    assert "version 7" in done.stderr

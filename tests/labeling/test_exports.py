@@ -1,0 +1,104 @@
+"""Exports: what goes in comes out, nothing is overwritten, no name is too odd for a folder."""
+
+import csv
+import io
+import json
+
+import numpy as np
+import pytest
+from pyarrow import parquet
+
+from ptmap.data import read_images
+from ptmap.errors import InputError
+from ptmap.features import FeatureSet
+from ptmap.labeling.collection import Collection
+from ptmap.labeling.exports import _folder_names, file_into_folders, to_csv, write_label_studio, write_table
+from ptmap.labeling.model import Answer
+from ptmap.labeling.table import LabelRow, tabulate
+
+ODD = 'größe, "早餐"\u2028=1+1'
+ROWS = [LabelRow("a/1.jpg", ODD, 0.75, "leek", 0.5, "model"), LabelRow("b/2 #.jpg", "", 0.4, "leek", 0.1, "")]
+
+
+def test_csv_comes_back_as_it_went():
+    rows = list(csv.DictReader(io.StringIO(to_csv(ROWS))))
+    assert list(rows[0]) == ["path", "label", "confidence", "runner_up", "margin", "origin"]
+    assert rows[0]["label"] == ODD
+    assert rows[1] == {"path": "b/2 #.jpg", "label": "", "confidence": "0.4", "runner_up": "leek", "margin": "0.1", "origin": ""}
+
+
+def test_tables_by_suffix(tmp_path):
+    write_table(tmp_path / "new" / "labels.csv", ROWS)
+    assert (tmp_path / "new" / "labels.csv").read_text(encoding="utf-8") == to_csv(ROWS)
+    write_table(tmp_path / "labels.parquet", ROWS)
+    assert parquet.read_table(tmp_path / "labels.parquet").to_pylist() == [row._asdict() for row in ROWS]
+    with pytest.raises(InputError, match=r"\.csv or \.parquet"):
+        write_table(tmp_path / "labels.xlsx", ROWS)
+
+
+def test_label_studio_tasks(tmp_path):
+    write_label_studio(tmp_path / "tasks.json", ROWS, prefix="/data/local-files/?d=photos/")
+    first, second = json.loads((tmp_path / "tasks.json").read_text(encoding="utf-8"))
+    assert first["data"] == {"image": "/data/local-files/?d=photos/a/1.jpg"}
+    (prediction,) = first["predictions"]
+    assert prediction["score"] == 0.75
+    assert prediction["result"] == [{"from_name": "label", "to_name": "image", "type": "choices", "value": {"choices": [ODD]}}]
+    assert second == {"data": {"image": "/data/local-files/?d=photos/b/2%20%23.jpg"}}
+
+
+@pytest.fixture
+def collection(photos):
+    images = read_images(photos)
+    features = FeatureSet.from_arrays(np.ones((len(images), 2)), [-1] * len(images), [], names=images.names)
+    return Collection.of_features(features).with_images(images, photos)
+
+
+def as_rows(collection, label):
+    return [LabelRow(name, label(name), 1.0, "", 1.0, "model") for name in collection.names]
+
+
+@pytest.mark.parametrize("link", [False, True])
+def test_class_folders(tmp_path, collection, link):
+    rows = as_rows(collection, lambda name: name.split("-")[0].replace("plum", ""))
+    for _ in range(2):  # the second time changes nothing
+        assert file_into_folders(tmp_path / "sorted", rows, collection, link=link) == 24
+    found = {folder.name: len(list(folder.iterdir())) for folder in (tmp_path / "sorted").iterdir()}
+    assert found == {"apple": 8, "leek": 8, "unlabelled": 8}
+    one = tmp_path / "sorted" / "apple" / "apple-3.png"
+    assert one.is_symlink() == link
+    assert one.read_bytes() == (collection.root / "apple-3.png").read_bytes()
+
+
+def test_nothing_is_overwritten(tmp_path, collection):
+    (tmp_path / "sorted" / "fruit").mkdir(parents=True)
+    (tmp_path / "sorted" / "fruit" / "apple-0.png").write_text("mine")
+    file_into_folders(tmp_path / "sorted", as_rows(collection, lambda _: "fruit"), collection, link=False)
+    assert (tmp_path / "sorted" / "fruit" / "apple-0.png").read_text() == "mine"
+    assert (tmp_path / "sorted" / "fruit" / "apple-0-2.png").is_file()
+
+
+def test_copies_inside_the_photos_are_refused(collection):
+    with pytest.raises(InputError, match="must not lie inside"):
+        file_into_folders(collection.root / "sorted", as_rows(collection, lambda _: "x"), collection, link=False)
+
+
+def test_features_cannot_be_copied(tmp_path, blobs):
+    with pytest.raises(InputError, match="need a folder of images"):
+        file_into_folders(tmp_path / "x", [], Collection.of_features(blobs), link=True)
+
+
+def test_folder_names_are_safe_and_different():
+    labels = {"../../etc", "a/b", "a\\b", "A_B", "...", "x" * 190, "x" * 191, "unlabelled", "早" * 150, "con:1"}
+    names = _folder_names(labels)
+    assert len({name.lower() for name in names.values()} | {"unlabelled"}) == len(labels) + 1
+    assert not any(set(name) & set('/\\:"<>|?*') or name.startswith(".") for name in names.values())
+    assert all(len(name.encode()) <= 130 for name in names.values())
+
+
+def test_abstaining_leaves_out_only_what_the_model_doubts():
+    answer = Answer(np.array([[1, 0], [0.95, 0.05], [0.4, 0.6]], dtype=np.float32), None, None, 1.0)
+    rows = tabulate(["a", "b", "c"], ["x", "y"], answer, {0: "person"}, abstain=0.9)
+    assert [(row.label, row.origin) for row in rows] == [("x", "person"), ("x", "model"), ("", "")]
+    assert rows[2] == LabelRow("c", "", 0.6, "x", 0.2, "")
+    with pytest.raises(InputError, match="abstain must be"):
+        tabulate(["a"], ["x", "y"], answer, {}, abstain=90)

@@ -1,0 +1,111 @@
+import unicodedata
+
+import pytest
+from hypothesis import given as given_by
+from hypothesis import strategies as st
+
+from ptmap.errors import FileFormatError, InputError
+from ptmap.labeling.given import check_enough, check_label, labels_of_folders, read_labels
+
+NAMES = ("a/1.jpg", "a/2.jpg", "b/3.jpg")
+
+
+def write(tmp_path, text, **how):
+    path = tmp_path / "few.csv"
+    path.write_text(text, encoding=how.get("encoding", "utf-8"))
+    return path
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "path,label\na/1.jpg,leek\nb/3.jpg,apple\n",
+        "file_name,label\na/1.jpg,leek\nb/3.jpg,apple\na/2.jpg,\n",
+        "\ufefflabel;path\nleek;a/1.jpg\napple;b/3.jpg\n",
+        "Path\tLabel\na\\1.jpg\tleek\n./b/3.jpg\tapple\n\n",
+        "id,file,class\n7,1.jpg,leek\n8,3.jpg, apple \n",
+        'path,label\n"a/1.jpg",leek\r\nb/3.jpg,"apple"\r\n',
+    ],
+)
+def test_the_forms_people_write(tmp_path, text):
+    assert read_labels(write(tmp_path, text), NAMES).labels == {0: "leek", 2: "apple"}
+
+
+def test_absolute_paths_inside_the_folder(tmp_path):
+    text = f"path,label\n{tmp_path}/photos/a/1.jpg,leek\n"
+    assert read_labels(write(tmp_path, text), NAMES, root=tmp_path / "photos").labels == {0: "leek"}
+
+
+def test_names_that_macs_decompose(tmp_path):
+    composed, decomposed = unicodedata.normalize("NFC", "müsli/ä.jpg"), unicodedata.normalize("NFD", "müsli/ä.jpg")
+    assert read_labels(write(tmp_path, f"path,label\n{composed},Müsli 早餐\n"), [decomposed]).labels == {0: "Müsli 早餐"}
+
+
+def test_every_problem_is_listed_with_its_line(tmp_path):
+    text = "path,label\na/1.jpg,leek\nnowhere.jpg,leek\na/1.jpg,apple\nb/9.jpg,apple\n"
+    with pytest.raises(InputError) as raised:
+        read_labels(write(tmp_path, text), NAMES)
+    message = str(raised.value)
+    assert "2 paths not found among the 3 items" in message
+    assert "line 3: nowhere.jpg" in message
+    assert "line 5: b/9.jpg" in message
+    assert "lines 2 and 4: a/1.jpg is 'leek' and 'apple'" in message
+
+
+def test_long_lists_are_cut(tmp_path):
+    text = "path,label\n" + "".join(f"no{i}.jpg,leek\n" for i in range(30))
+    with pytest.raises(InputError, match="and 22 more"):
+        read_labels(write(tmp_path, text), NAMES)
+
+
+def test_a_label_given_twice_alike_counts_once_and_is_remarked_on(tmp_path):
+    found = read_labels(write(tmp_path, "path,label\na/1.jpg,leek\na/1.jpg,leek\n"), NAMES)
+    assert found.labels == {0: "leek"}
+    assert "line 3" in found.remarks[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"), [("", "empty file"), ("a/1.jpg,leek\n", "names of its columns"), ("path\na/1.jpg\n", "names of")]
+)
+def test_files_that_are_no_labels(tmp_path, text, words):
+    with pytest.raises(FileFormatError, match=words):
+        read_labels(write(tmp_path, text), NAMES)
+
+
+def test_other_encodings_are_refused_in_words(tmp_path):
+    with pytest.raises(FileFormatError, match="UTF-8"):
+        read_labels(write(tmp_path, "path,label\na/1.jpg,Gemüse\n", encoding="latin-1"), NAMES)
+
+
+def test_a_missing_file(tmp_path):
+    with pytest.raises(FileFormatError, match="not a file of labels"):
+        read_labels(tmp_path / "no.csv", NAMES)
+
+
+def test_labels_of_folders():
+    assert labels_of_folders(["leek/x/1.jpg", "2.jpg", "unlabelled/3.jpg", "Unlabeled/4.jpg"]).labels == {0: "leek"}
+
+
+def test_labels_that_cannot_be(tmp_path):
+    with pytest.raises(InputError, match="line 2: a label must have at most 200"):
+        read_labels(write(tmp_path, f"path,label\na/1.jpg,{'x' * 201}\n"), NAMES)
+    with pytest.raises(InputError, match="one line"):
+        check_label("two\nlines")
+
+
+@given_by(st.text(max_size=60))
+def test_a_checked_label_is_its_own_check(text):
+    try:
+        label = check_label(text)
+    except InputError:
+        return
+    assert check_label(label) == label
+
+
+def test_enough_labels():
+    with pytest.raises(InputError, match="no labels to learn from"):
+        check_enough({}, 5)
+    with pytest.raises(InputError, match="at least two classes, got only 'leek'"):
+        check_enough({0: "leek", 1: "leek"}, 5)
+    assert "One label only: 'apple'" in check_enough({0: "leek", 1: "leek", 2: "apple"}, 5)[0]
+    assert "nothing left" in check_enough({0: "leek", 1: "apple"}, 2)[-1]

@@ -1,0 +1,91 @@
+"""The classifier of the labelling: repeatable, order does not matter, and quick answers are close to thorough ones."""
+
+import numpy as np
+import pytest
+from sklearn.neighbors import NearestCentroid
+
+from ptmap.errors import InputError
+from ptmap.labeling import model
+
+
+@pytest.fixture(scope="module")
+def vectors(blobs):
+    return model.prepare(blobs.features)
+
+
+def test_most_labels_are_right_and_given_ones_stay(blobs, vectors, hide):
+    labels = hide(blobs.labels, 3)
+    answer = model.solve(vectors, labels, n_way=4)
+    assert (answer.labels == blobs.labels).mean() > 0.9
+    assert (answer.labels[labels >= 0] == labels[labels >= 0]).all()
+    np.testing.assert_allclose(answer.shares.sum(axis=1), 1, atol=1e-5)
+
+
+def test_no_worse_than_nearest_centroid_of_scikit_learn(blobs, vectors, hide):
+    labels = hide(blobs.labels, 2)
+    known = labels >= 0
+    plain = NearestCentroid().fit(vectors.x[known].numpy(), labels[known]).predict(vectors.x.numpy())
+    answer = model.solve(vectors, labels, n_way=4)
+    assert (answer.labels == blobs.labels).sum() >= (plain == blobs.labels).sum()
+
+
+def test_the_same_labels_give_the_same_answer(blobs, vectors, hide):
+    labels = hide(blobs.labels, 2)
+    np.testing.assert_array_equal(model.solve(vectors, labels, n_way=4).shares, model.solve(vectors, labels, n_way=4).shares)
+
+
+def test_order_of_the_items_does_not_matter(blobs, hide):
+    labels = hide(blobs.labels, 2)
+    order = np.random.default_rng(0).permutation(len(labels))
+    one = model.solve(model.prepare(blobs.features), labels, n_way=4)
+    other = model.solve(model.prepare(blobs.features[order]), labels[order], n_way=4)
+    np.testing.assert_allclose(one.shares[order], other.shares, atol=1e-3)
+
+
+def test_a_quick_answer_is_close_to_the_thorough_one(blobs, vectors, hide):
+    labels = hide(blobs.labels, 2)
+    start = model.solve(vectors, labels, n_way=4)
+    labels[40:43] = blobs.labels[40:43]
+    quick = model.solve_again(vectors, labels, start=start, columns=[0, 1, 2, 3])
+    thorough = model.solve(vectors, labels, n_way=4)
+    assert (quick.labels == thorough.labels).mean() > 0.97
+    assert (quick.labels[40:43] == blobs.labels[40:43]).all()
+
+
+def test_a_quick_answer_with_a_new_class_in_front(blobs, vectors, hide):
+    labels = hide(blobs.labels, 2)
+    three = np.where(labels == 0, -1, labels - 1)
+    start = model.solve(vectors, three, n_way=3)
+    quick = model.solve_again(vectors, labels, start=start, columns=[-1, 0, 1, 2])
+    assert (quick.labels[labels == 0] == 0).all()
+    assert (quick.labels == 0).sum() > 2  # it takes others along
+
+
+def test_when_all_are_labelled_the_answer_is_what_was_given(blobs, vectors):
+    answer = model.solve(vectors, blobs.labels, n_way=4)
+    assert (answer.labels == blobs.labels).all()
+    again = model.solve_again(vectors, blobs.labels, start=answer, columns=[0, 1, 2, 3])
+    assert (again.labels == blobs.labels).all()
+
+
+def test_signed_features_go_without_a_power_and_it_is_said(blobs):
+    signed = model.prepare(blobs.features - 1)
+    assert "power" not in str(signed.pipeline)
+    assert "signed" in signed.remark
+    assert "power(0.5)" in str(model.prepare(blobs.features).pipeline)
+
+
+def test_margins_are_the_lead_of_the_first_class():
+    shares = np.array([[0.7, 0.2, 0.1], [0.1, 0.45, 0.45]], dtype=np.float32)
+    answer = model.Answer(shares, None, None, 1.0)
+    np.testing.assert_allclose(answer.margins, [0.5, 0.0], atol=1e-6)
+
+
+def test_classes_without_a_label_are_refused(blobs, vectors, hide):
+    labels = hide(blobs.labels, 1)
+    with pytest.raises(InputError, match="at least two classes"):
+        model.solve(vectors, np.where(labels == 0, 0, -1), n_way=1)
+    with pytest.raises(InputError, match="got counts"):
+        model.solve(vectors, np.where(labels == 2, -1, labels), n_way=4)
+    with pytest.raises(InputError, match="one for each of the 120"):
+        model.solve(vectors, labels[:-1], n_way=4)

@@ -1,0 +1,92 @@
+"""The report: one file, everything in it, nothing that could run."""
+
+import base64
+import io
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from PIL import Image
+from sklearn.decomposition import PCA
+from sklearn.metrics import confusion_matrix
+
+from ptmap.labeling import model
+from ptmap.labeling.outcome import label_source
+from ptmap.labeling.report import build_report, write_report
+from ptmap.labeling.scatter import color, project_plane
+from ptmap.labeling.sources import Extraction, open_source
+
+VOID = {"meta", "img", "br", "link", "input"}
+
+
+class Checker(HTMLParser):
+    """Notes tags that are left open or closed out of order."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.wrong = [], []
+
+    def handle_starttag(self, tag, _):
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if not self.open or self.open.pop() != tag:
+            self.wrong.append(tag)
+
+
+@pytest.fixture
+def outcome(photos, few, encoder):
+    (photos / "apple-5.png").rename(photos / "<script>alert(1)<!--.png")
+    return label_source(open_source(photos, labels=few, extraction=Extraction(backbone=encoder, device="cpu", n_workers=0)))
+
+
+def test_it_is_whole_and_harmless(outcome, tmp_path):
+    truth = {i: "apple" if "script" in name else name.split("-")[0] for i, name in enumerate(outcome.source.collection.names)}
+    write_report(tmp_path / "out" / "report.html", outcome, truth)
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    checker = Checker()
+    checker.feed(page)
+    assert not checker.wrong
+    assert not checker.open
+    assert "<script" not in page
+    assert "&lt;script&gt;alert(1)" in page
+    assert "{{" not in page
+    assert not re.search(r'(?:src|href)="(?!data:)', page)
+    assert outcome.source.collection.fingerprint in page
+    pictures = re.findall(r"data:image/webp;base64,([^\"]+)", page)
+    assert len(pictures) == 18  # all that the model labelled
+    assert Image.open(io.BytesIO(base64.b64decode(pictures[0]))).size == (96, 96)
+
+
+def test_without_truth_there_is_no_confusion(outcome):
+    assert "Confusions" not in build_report(outcome)
+
+
+def test_features_without_pictures(tmp_path, blobs, hide, encoder):
+    np.savez(tmp_path / "f.npz", features=blobs.features, labels=hide(blobs.labels, 2), class_names=np.array(blobs.class_names))
+    outcome = label_source(open_source(tmp_path / "f.npz", labels=None, extraction=Extraction(backbone=encoder)))
+    assert "<span>row 5</span>" in build_report(outcome) or "row 5" in build_report(outcome)
+
+
+def test_the_confusion_is_that_of_scikit_learn(tmp_path, make_blobs, hide, encoder):
+    blobs = make_blobs(spread=3.0)
+    labels = hide(blobs.labels, 2)
+    np.savez(tmp_path / "f.npz", features=blobs.features, labels=labels, class_names=np.array(blobs.class_names))
+    outcome = label_source(open_source(tmp_path / "f.npz", labels=None, extraction=Extraction(backbone=encoder)))
+    score = outcome.score({i: f"c{label}" for i, label in enumerate(blobs.labels)})
+    hidden = labels < 0
+    np.testing.assert_array_equal(score.confusion, confusion_matrix(blobs.labels[hidden], outcome.answer.labels[hidden]))
+    assert score.n_right == np.trace(score.confusion)
+
+
+@pytest.mark.parametrize("shape", [(40, 6), (6, 40)])
+def test_the_map_is_that_of_scikit_learn(shape):
+    vectors = model.prepare(np.random.default_rng(0).gamma(1.0, size=shape).astype(np.float32))
+    found, expected = project_plane(vectors), PCA(2).fit_transform(vectors.x.numpy())
+    np.testing.assert_allclose(np.abs(found), np.abs(expected), atol=1e-4)
+
+
+def test_neighbouring_classes_have_different_colours():
+    assert len({color(number) for number in range(40)}) == 40

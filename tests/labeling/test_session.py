@@ -1,0 +1,153 @@
+"""A session: quick answers at once, thorough ones soon, the journal always first."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from ptmap.errors import InputError
+from ptmap.labeling import model
+from ptmap.labeling.project import Project
+from ptmap.labeling.session import Session
+
+
+@pytest.fixture
+def session(make_project):
+    made = Session(make_project())
+    yield made
+    made.close()
+
+
+def settle(session, seconds=20):
+    until = time.monotonic() + seconds
+    while not session.state.settled:
+        assert time.monotonic() < until, "the thorough answer never came"
+        time.sleep(0.02)
+    return session.state
+
+
+def test_a_decision_is_in_the_journal_and_in_the_answer(session):
+    state = session.decide([50, 51], "c1")
+    assert {item: decided.origin for item, decided in state.given.items() if item in (50, 51)} == {50: "person", 51: "person"}
+    assert (state.answer.labels[[50, 51]] == 1).all()
+    assert session.project.journal.current["item-050"].label == "c1"
+    assert not state.settled
+
+
+def test_the_thorough_answer_is_that_of_the_command(session, blobs):
+    session.decide([50], "c1")
+    state = settle(session)
+    expected = model.solve(session.vectors, state.numbers, n_way=4)
+    np.testing.assert_array_equal(state.answer.shares, expected.shares)
+    assert state.estimate.n_hidden == 9
+    assert len(state.suggested) == 24
+    kept = session.project.journal.model_labels
+    assert len(kept) == len(blobs) - 9
+    assert all(kept[f"item-{i:03d}"].label == f"c{state.answer.labels[i]}" for i in range(60, 120) if i not in state.given)
+
+
+def test_confirm_takes_what_the_model_said(session):
+    guess = session.state.answer.labels[[70, 100]]
+    state = session.confirm([70, 100])
+    assert [state.given[i].label for i in (70, 100)] == [f"c{j}" for j in guess]
+
+
+def test_undo_goes_back_and_says_what_to(session):
+    before = session.state.answer.labels.copy()
+    session.decide([50, 60], "c3")
+    state, items = session.undo()
+    assert items == [50, 60]
+    assert 50 not in state.given
+    assert (settle(session).answer.labels == before).all()
+    version = session.state.version
+    assert session.undo()[1] == []  # imported labels stay
+    assert session.state.version == version
+
+
+def test_new_classes_and_removed_labels(session):
+    state = session.decide([5, 6, 7], "  new one ")
+    assert state.class_names[-1] == "new one"
+    assert state.active[-1] == "new one"
+    state = session.decide([5, 6, 7], None)
+    assert "new one" in state.class_names
+    assert "new one" not in state.active
+    found = session.to_dict(state)
+    assert found["marks"][5] == "0"
+    assert found["classes"][-1] == "new one"
+
+
+def test_the_state_for_the_page(session, blobs):
+    found = session.to_dict(session.decide([50], "c1"))
+    assert len(found["labels"]) == len(found["confidence"]) == len(found["marks"]) == len(blobs)
+    assert found["marks"].count("1") == 1
+    assert found["marks"].count("2") == 8
+    assert found["labels"][50] == 1
+    assert all(0 <= share <= 1000 for share in found["confidence"])
+
+
+def test_from_nothing(make_project):
+    session = Session(make_project(n_labels=0))
+    try:
+        assert session.state.answer is None
+        assert len(settle(session).suggested) == 24
+        with pytest.raises(InputError, match="nothing to confirm"):
+            session.confirm([0])
+        session.decide([0], "c0")
+        assert session.to_dict(session.state)["labels"][:2] == [0, -1]
+        rows = session.rows()
+        assert (rows[0].label, rows[0].origin, rows[1].label) == ("c0", "person", "")
+        state = session.decide([30], "c1")
+        assert state.answer.shares.shape == (120, 2)
+        session.undo()
+        assert session.state.answer is None
+    finally:
+        session.close()
+
+
+@pytest.mark.parametrize(
+    ("items", "label", "words"),
+    [([500], "c1", "below 120"), ([-1], "c1", "below 120"), ([1], "  ", "not be empty"), ([1], "x" * 300, "200")],
+)
+def test_what_is_refused_changes_nothing(session, items, label, words):
+    before = session.state
+    with pytest.raises(InputError, match=words):
+        session.decide(items, label)
+    assert session.state is before
+
+
+def test_nothing_selected_decides_nothing(session):
+    assert session.decide([], "c1") is session.state
+
+
+def test_it_goes_on_where_it_was_left(make_project):
+    project = make_project()
+    session = Session(project)
+    session.decide([50, 80], "c2")
+    rows = session.rows()
+    session.close()
+    again = Session(Project.open(project.folder, write=True))
+    assert again.rows() == rows
+    again.close()
+
+
+def test_many_threads_at_once(session):
+    def work(start):
+        for item in range(start, start + 5):
+            session.decide([item], f"c{start % 4}")
+
+    threads = [threading.Thread(target=work, args=(start,)) for start in (40, 55, 70, 85)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    current = session.project.journal.current
+    assert sum(decided.origin == "person" for decided in current.values()) == 20
+    assert {session.collection.names[item]: decided for item, decided in session.state.given.items()} == current
+
+
+def test_a_second_server_is_refused(session):
+    with pytest.raises(InputError, match="open already"):
+        Project.open(session.project.folder, write=True)
+    with Project.open(session.project.folder) as reading:  # reading along is fine
+        assert len(reading.journal.current) == 8

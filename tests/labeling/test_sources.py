@@ -1,0 +1,217 @@
+"""From what a person names to items and labels: folders, files, projects, and what is wrong with them."""
+
+import shutil
+import warnings
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ptmap.errors import FileFormatError, InputError, PtmapError
+from ptmap.features.store import FeatureStore
+from ptmap.labeling.later import predict_later
+from ptmap.labeling.outcome import label_source, suggest_next
+from ptmap.labeling.predictor import Predictor
+from ptmap.labeling.project import Project
+from ptmap.labeling.sources import Extraction, begin_project, import_labels, open_source, read_truth, refresh
+from ptmap.labeling.starting import start_session
+
+
+@pytest.fixture
+def extraction(encoder, tmp_path):
+    return Extraction(backbone=encoder, device="cpu", n_workers=0, store=FeatureStore(tmp_path / "store"))
+
+
+def true_labels(names):
+    return {item: name.split("/")[-1].split("-")[0].removeprefix("labels:") for item, name in enumerate(names)}
+
+
+def test_photos_and_a_csv(photos, few, extraction):
+    outcome = label_source(open_source(photos, labels=few, extraction=extraction))
+    assert [row.path for row in outcome.rows] == sorted(row.path for row in outcome.rows)
+    assert len(outcome.rows) == 24
+    assert outcome.score(true_labels([row.path for row in outcome.rows])).accuracy > 0.9
+    assert sum(row.origin == "import" for row in outcome.rows) == 6
+    assert outcome.summary()["features"]["backbone"].startswith("conv4")
+    assert "Estimated accuracy" in outcome.describe()
+
+
+def test_sub_folders_are_labels(photos, extraction):
+    for name in ("apple", "leek"):
+        (photos / name).mkdir()
+        for i in range(2):
+            (photos / f"{name}-{i}.png").rename(photos / name / f"{name}-{i}.png")
+    source = open_source(photos, labels=None, extraction=extraction)
+    assert sorted(source.labels.values()) == ["apple", "apple", "leek", "leek"]
+    assert len(label_source(source).rows) == 24
+
+
+def test_a_folder_of_labelled_images_elsewhere(photos, tmp_path, extraction):
+    for name in ("apple", "leek", "plum"):
+        (tmp_path / "shown" / name).mkdir(parents=True)
+        (photos / f"{name}-0.png").rename(tmp_path / "shown" / name / "elsewhere.png")
+        shutil.copy(photos / f"{name}-1.png", tmp_path / "shown" / name / "copy.png")
+    source = open_source(photos, labels=tmp_path / "shown", extraction=extraction)
+    outcome = label_source(source)
+    assert len(outcome.rows) == 21  # the photos only, though 24 images were used
+    assert len(source.collection) == 24
+    assert {row.path: row.origin for row in outcome.rows}["apple-1.png"] == "import"  # the copy is that photo, not one more
+    assert len(outcome.suggest(30)) == 18
+    with pytest.raises(InputError, match="one folder"):
+        begin_project(tmp_path / "p", source)
+
+
+def test_the_same_image_in_two_classes(photos, tmp_path, extraction):
+    for name in ("apple", "leek"):
+        (tmp_path / "shown" / name).mkdir(parents=True)
+        shutil.copy(photos / "apple-0.png", tmp_path / "shown" / name / "x.png")
+    with pytest.raises(InputError, match="the same image is in 'apple' and in 'leek'"):
+        open_source(photos, labels=tmp_path / "shown", extraction=extraction)
+
+
+def test_features_with_and_without_a_csv(tmp_path, blobs, hide, extraction):
+    labels = hide(blobs.labels, 2)
+    np.savez(tmp_path / "f.npz", features=blobs.features, labels=labels, class_names=np.array(blobs.class_names))
+    one = label_source(open_source(tmp_path / "f.npz", labels=None, extraction=extraction))
+    (tmp_path / "few.csv").write_text("name,label\n" + "".join(f"row {i},c{labels[i]}\n" for i in np.flatnonzero(labels >= 0)))
+    two = label_source(open_source(tmp_path / "f.npz", labels=tmp_path / "few.csv", extraction=extraction))
+    assert one.rows == two.rows
+    assert one.score(dict(enumerate(f"c{label}" for label in blobs.labels))).accuracy > 0.9
+
+
+def test_broken_and_huge_images_are_passed_over_and_named(photos, few, extraction, monkeypatch):
+    (photos / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\n nonsense")
+    (photos / "empty.jpg").touch()
+    Image.new("1", (4000, 4000)).save(photos / "huge.png")
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 4_000_000)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        source = open_source(photos, labels=few, extraction=extraction)
+    said = " ".join(source.remarks)
+    assert all(name in said for name in ("broken.png", "empty.jpg", "huge.png"))
+    assert len(label_source(source).rows) == 24
+
+
+def test_links_out_of_the_folder_are_passed_over(photos, few, tmp_path, extraction):
+    (tmp_path / "private").mkdir()
+    Image.new("RGB", (32, 32)).save(tmp_path / "private" / "secret.png")
+    (photos / "link.png").symlink_to(tmp_path / "private" / "secret.png")
+    (photos / "folder").symlink_to(tmp_path / "private")
+    source = open_source(photos, labels=few, extraction=extraction)
+    assert len(source.collection) == 24
+    assert "link.png" in " ".join(source.remarks)
+
+
+def test_names_of_all_kinds(photos, extraction):
+    odd = {"早餐 äö.png": "早餐", "with, comma.PNG": "käse", f"{'x' * 200}.png": "x" * 200}
+    for new, old in zip(odd, ("apple-0.png", "leek-0.png", "plum-0.png"), strict=True):
+        (photos / old).rename(photos / new)
+    text = "path,label\n" + "".join(f'"{name}",{label}\n' for name, label in odd.items())
+    (photos.parent / "few.csv").write_text(text, encoding="utf-8")
+    rows = label_source(open_source(photos, labels=photos.parent / "few.csv", extraction=extraction)).rows
+    assert {row.label for row in rows} == set(odd.values())
+
+
+def test_no_images(tmp_path, extraction):
+    with pytest.raises(PtmapError, match="does not exist"):
+        open_source(tmp_path / "empty", labels=None, extraction=extraction)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(PtmapError, match="must hold images"):
+        open_source(tmp_path / "empty", labels=None, extraction=extraction)
+
+
+def test_one_image_is_no_folder(photos, extraction):
+    with pytest.raises(InputError, match="ptmap predict"):
+        open_source(photos / "apple-0.png", labels=None, extraction=extraction)
+
+
+def test_suggestions_without_a_label(photos, extraction):
+    names, advice = suggest_next(open_source(photos, labels=None, extraction=extraction), n=3)
+    assert {name.split("-")[0] for name in names} == {"apple", "leek", "plum"}
+    assert "two classes" in advice
+
+
+def test_truth_by_folders_or_file(few, tmp_path):
+    assert read_truth("folders", ("a/1.jpg", "2.jpg"), root=None) == {0: "a"}
+    assert read_truth(str(few), tuple(f"{n}-{i}.png" for n in ("apple", "leek", "plum") for i in (0, 1)), root=None)[5] == "plum"
+
+
+def test_a_project_begins_grows_and_exports(photos, few, tmp_path, extraction):
+    begin_project(tmp_path / "p", open_source(photos, labels=few, extraction=extraction)).close()
+    (photos / "apple-7.png").rename(photos / "apple-8.png")
+    with Project.open(tmp_path / "p", write=True) as project:
+        assert refresh(project, extraction) == 24
+        collection = project.load()
+        assert "apple-8.png" in collection.names
+        assert "apple-7.png" not in collection.names
+        assert import_labels(project, collection, {0: "apple", 3: "pear"}) == 1
+        project.journal.decide({"leek-5.png": "leek"}, origin="person")
+    outcome = label_source(open_source(tmp_path / "p", labels=None, extraction=extraction))
+    origins = {row.path: (row.label, row.origin) for row in outcome.rows}
+    assert origins["leek-5.png"] == ("leek", "person")
+    assert origins[collection.names[3]] == ("pear", "import")
+    with pytest.raises(InputError, match="ptmap serve"):
+        open_source(tmp_path / "p", labels=few, extraction=extraction)
+
+
+def test_a_changed_image_gets_new_features(photos, few, tmp_path, extraction):
+    project = begin_project(tmp_path / "p", open_source(photos, labels=few, extraction=extraction))
+    before = project.load()
+    shutil.copy(photos / "plum-3.png", photos / "apple-3.png")
+    refresh(project, extraction)
+    after = project.load()
+    project.close()
+    row = before.names.index("apple-3.png")
+    assert not np.allclose(before.features[row], after.features[row])
+    np.testing.assert_array_equal(after.features[row], after.features[after.names.index("plum-3.png")])
+
+
+def test_projects_refuse_what_is_in_the_way(photos, few, tmp_path, extraction):
+    source = open_source(photos, labels=few, extraction=extraction)
+    with pytest.raises(InputError, match="must not lie inside"):
+        begin_project(photos / "p", source)
+    with pytest.raises(InputError, match="new or empty"):
+        begin_project(few.parent, source)
+    with pytest.raises(InputError, match="Begin it with --photos"):
+        start_session(tmp_path / "none", photos=None, labels=None, extraction=extraction)
+    with pytest.raises(FileFormatError, match="not a labelling project"):
+        Project.open(tmp_path / "none")
+    begin_project(tmp_path / "p", source).close()
+    with pytest.raises(InputError, match="is a project of"):
+        start_session(tmp_path / "p", photos=tmp_path, labels=None, extraction=extraction)
+    shutil.rmtree(photos)
+    with Project.open(tmp_path / "p") as project, pytest.raises(FileFormatError, match="is gone"):
+        project.load()
+
+
+def test_a_model_for_later_images(photos, few, tmp_path, extraction):
+    outcome = label_source(open_source(photos, labels=few, extraction=extraction))
+    Predictor.of(outcome).save(tmp_path / "m.safetensors")
+    one = predict_later(tmp_path / "m.safetensors", [photos / "leek-6.png"], device="cpu")
+    assert [(row.path, row.label) for row in one] == [((photos / "leek-6.png").as_posix(), "leek")]
+    rows = predict_later(tmp_path / "m.safetensors", [photos], device="cpu")
+    assert sum(row.label == row.path.split("/")[-1].split("-")[0] for row in rows) >= 22
+    with pytest.raises(FileFormatError, match="does not exist"):
+        predict_later(tmp_path / "m.safetensors", [photos / "no.png"], device="cpu")
+
+
+def test_a_model_of_features_agrees_with_the_labelling(tmp_path, blobs, hide, extraction):
+    np.savez(tmp_path / "f.npz", features=blobs.features, labels=hide(blobs.labels, 3), class_names=np.array(blobs.class_names))
+    outcome = label_source(open_source(tmp_path / "f.npz", labels=None, extraction=extraction))
+    Predictor.of(outcome).save(tmp_path / "m.safetensors")
+    rows = predict_later(tmp_path / "m.safetensors", [tmp_path / "f.npz"])
+    same = [a.label == b.label for a, b in zip(rows, outcome.rows, strict=True) if b.origin == "model"]
+    assert np.mean(same) > 0.99
+    with pytest.raises(InputError, match="only be asked about features"):
+        predict_later(tmp_path / "m.safetensors", [tmp_path])
+    with pytest.raises(InputError, match=r"shape \(N, 16\)"):
+        Predictor.load(tmp_path / "m.safetensors").predict(np.ones((1, 3)))
+
+
+def test_models_that_are_none(tmp_path, blobs, hide, extraction):
+    (tmp_path / "m.safetensors").write_bytes(b"nonsense")
+    with pytest.raises(FileFormatError, match="cannot be read"):
+        Predictor.load(tmp_path / "m.safetensors")
+    blobs.save(tmp_path / "f.safetensors")
+    with pytest.raises(FileFormatError, match="not a model of ptmap"):
+        Predictor.load(tmp_path / "f.safetensors")

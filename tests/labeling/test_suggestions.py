@@ -1,0 +1,81 @@
+"""What to label next: doubtful ones, every region, duplicates once; and when to stop."""
+
+import numpy as np
+import pytest
+
+from ptmap.labeling import model
+from ptmap.labeling.accuracy import Estimate
+from ptmap.labeling.suggestions import advise, suggest
+
+
+def test_without_labels_the_first_suggestions_cover_the_classes(make_blobs):
+    blobs = make_blobs(spread=0.2)
+    chosen = suggest(model.prepare(blobs.features), np.full(len(blobs), -1), None, n=4)
+    assert sorted(blobs.labels[chosen]) == [0, 1, 2, 3]
+
+
+def test_near_duplicates_come_once(blobs, hide):
+    features = np.concatenate([blobs.features, blobs.features[50:60].repeat(5, axis=0)])
+    labels = np.concatenate([hide(blobs.labels, 2), np.full(50, -1)])
+    vectors = model.prepare(features)
+    chosen = suggest(vectors, labels, model.solve(vectors, labels, n_way=4), n=30)
+    originals = [50 + (row - len(blobs)) // 5 if row >= len(blobs) else row for row in chosen]
+    assert len(set(originals)) == len(originals)
+
+
+def test_labelled_ones_and_their_copies_are_not_suggested(blobs, hide):
+    labels = hide(blobs.labels, 2)
+    features = np.concatenate([blobs.features, blobs.features[labels >= 0]])
+    labels = np.concatenate([labels, np.full(8, -1)])
+    vectors = model.prepare(features)
+    chosen = suggest(vectors, labels, model.solve(vectors, labels, n_way=4), n=60)
+    assert len(set(chosen)) == 60
+    assert not set(chosen) & set(np.flatnonzero(labels >= 0))
+    assert not set(chosen[:50]) & set(range(120, 128))
+
+
+def test_they_help_more_than_chance(make_blobs, hide, monkeypatch):
+    monkeypatch.setattr(model, "RULE", {"lam": 30.0, "proportions": "uniform"})  # which these blobs fit
+    gains = []
+    for seed in range(5):
+        blobs = make_blobs(n_classes=8, spread=1.6, seed=seed)
+        vectors = model.prepare(blobs.features)
+        start = hide(blobs.labels, 1)
+
+        def accuracy(rows, start=start, blobs=blobs, vectors=vectors):
+            labels = start.copy()
+            labels[rows] = blobs.labels[rows]
+            return (model.solve(vectors, labels, n_way=8).labels == blobs.labels)[labels < 0].mean()
+
+        chosen = suggest(vectors, start, model.solve(vectors, start, n_way=8), n=16)
+        rng = np.random.default_rng(seed)
+        by_chance = [accuracy(rng.choice(np.flatnonzero(start < 0), 16, replace=False)) for _ in range(4)]
+        gains.append(accuracy(chosen) - np.mean(by_chance))
+    assert np.mean(gains) > 0
+
+
+def test_no_more_than_there_are(blobs):
+    labels = blobs.labels.copy()
+    labels[5] = -1
+    vectors = model.prepare(blobs.features)
+    assert suggest(vectors, labels, model.solve(vectors, labels, n_way=4), n=10) == [5]
+
+
+@pytest.mark.parametrize(
+    ("share", "estimate", "words"),
+    [
+        (0.5, None, "second image of a class"),
+        (0.5, Estimate(5, 10, 0.24, 0.76), "1 images are doubtful"),
+        (0.99, Estimate(5, 10, 0.24, 0.76), "No image is doubtful"),
+        (0.5, Estimate(200, 200, 0.98, 1.0), "hardly help"),
+    ],
+)
+def test_advice(share, estimate, words):
+    answer = model.Answer(np.array([[1, 0], [share, 1 - share]], dtype=np.float32), None, None, 1.0)
+    assert words in advise(answer, np.array([0, -1]), estimate)
+
+
+def test_advice_at_the_beginning_and_at_the_end():
+    answer = model.Answer(np.eye(2, dtype=np.float32), None, None, 1.0)
+    assert "two classes" in advise(None, np.array([-1, -1]), None)
+    assert "Every image" in advise(answer, np.array([0, 1]), None)
