@@ -53,7 +53,13 @@ def with_truth(method: Method, episodes: Episodes) -> Method:
 
 
 def make_engine(
-    features: FeatureSet, *, engine: str = "auto", device: str = "auto", dtype: str = "float32", mean_features: FeatureSet | None = None
+    features: FeatureSet,
+    *,
+    engine: str = "auto",
+    device: str = "auto",
+    dtype: str = "float32",
+    mean_features: FeatureSet | None = None,
+    n_methods: int = 1,
 ) -> Engine:
     """An engine by name for a device.
 
@@ -63,6 +69,7 @@ def make_engine(
         device: One of `ptmap.devices.DEVICES`.
         dtype: Of the torch engine. A fused engine gives the labels of float64 whatever is asked.
         mean_features: Where `center(mean)` takes its mean from.
+        n_methods: How many will be asked about the same episodes: several share what they can.
     """
     if engine not in ENGINES:
         raise unknown_choice("engine", engine, ENGINES)
@@ -75,7 +82,7 @@ def make_engine(
         return TorchEngine(features, device=chosen, dtype=dtype, mean_features=mean_features)
     from ptmap.evaluation.fused import NumbaEngine, TritonEngine  # compiled code is loaded only where it is used
 
-    return (NumbaEngine if chosen == "cpu" else TritonEngine)(features, mean_features=mean_features)
+    return (NumbaEngine if chosen == "cpu" else TritonEngine)(features, mean_features=mean_features, n_methods=n_methods)
 
 
 _ON_DEVICE: WeakKeyDictionary[FeatureSet, dict[str, Tensor]] = WeakKeyDictionary()

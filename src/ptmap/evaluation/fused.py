@@ -2,7 +2,7 @@
 
 A kernel says by how much the closest decision of each episode was decided. Episodes with a margin
 too small for float32 are done again in float64, so that all labels are those of the float64
-reference. Vectors that are not of unit norm are given to float64 from the start.
+reference. Where the classifier meets vectors that are not of unit norm, float64 does it all.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ptmap.classifiers.map import LAM
 from ptmap.classifiers.proportions import class_mass
 from ptmap.evaluation.engines import Rows, TorchEngine, with_truth
 from ptmap.evaluation.episodes import Episodes, IntArray
@@ -22,9 +23,12 @@ from ptmap.methods import Method
 from ptmap.preprocess import Pipeline
 
 # A margin is a difference of two shares of a plan, or of two squared distances where there is no plan.
-SOFT_DOUBT = 3e-4  # float32 moves a margin by 6e-5 in one of 1,000 real episodes, by 5e-4 in the worst of 10,000
+SOFT_DOUBT = 3e-4  # at lam 10, float32 moves a margin by 6e-5 in one of 1,000 real episodes, by 5e-4 in the worst of 10,000
+SMALLEST_LAM = 1.0  # a margin moves in proportion to lam; below this the roundings of the plan itself prevail
 HARD_DOUBT = 2e-5  # a hundred roundings of a squared distance between unit vectors
 TOLERANCES = {torch.float32: 1e-6, torch.float64: 1e-10}  # of a transport solve: the misplaced share of the mass
+EVEN = 10.0  # vectors that are made unit only after centering may be this much longer than the median one
+PRODUCTS_BYTES = 2**28  # inner products of a chunk that are kept for the next method
 BLOCK = 64  # episodes that a thread takes at a time, in one workspace
 GATHERED_FLOATS = 2**28  # feature values that the GPU gathers at a time: 1 GB
 STEP_CODES = {"unit": codes.UNIT, "center": codes.CENTER, "center(joint)": codes.CENTER_JOINTLY}
@@ -40,7 +44,8 @@ class _FusedEngine:
     name: str
     device: str
 
-    def __init__(self, features: FeatureSet, *, mean_features: FeatureSet | None = None) -> None:
+    def __init__(self, features: FeatureSet, *, mean_features: FeatureSet | None = None, n_methods: int = 1) -> None:
+        self._sharing = n_methods > 1
         self._rows = Rows(features, mean_features, device=self.device)
         self._readable = TorchEngine(features, device=self.device, dtype="float64", mean_features=mean_features)
         self._shifted: tuple[Pipeline, Tensor] | None = None
@@ -50,12 +55,15 @@ class _FusedEngine:
         method = with_truth(method, episodes)
         if not self._fits(method, episodes):
             return self._readable.predict(method, episodes)
-        if method.pipeline.rowwise.steps[-1:] != ("unit",):
+        rowwise, episodic = method.pipeline.rowwise, method.pipeline.episodic
+        if "unit" not in (*rowwise.steps[-1:], *episodic.steps[-1:]):
             return self._predict_exactly(method, episodes)
-        if self._shifted is None or self._shifted[0] != method.pipeline.rowwise:
-            self._shifted = (method.pipeline.rowwise, shift(self._rows.all(method.pipeline, torch.float32)))
+        if self._shifted is None or self._shifted[0] != rowwise:
+            self._shifted = (rowwise, shift(self._rows.all(method.pipeline, torch.float32)))
+        if rowwise.steps[-1:] != ("unit",) and not are_even(self._shifted[1]):
+            return self._predict_exactly(method, episodes)
         labels, margins = self._classify(self._shifted[1], method, episodes)
-        doubtful = np.flatnonzero(margins < (HARD_DOUBT if method.classifier in HARD_CODES else SOFT_DOUBT))
+        doubtful = np.flatnonzero(margins < doubt(method))
         if len(doubtful):
             labels[doubtful] = self._predict_exactly(_part(method, doubtful), episodes.take(doubtful))
         return labels
@@ -97,6 +105,7 @@ class NumbaEngine(_FusedEngine):
 
     name = "numba"
     device = "cpu"
+    _products: tuple[Tensor, Episodes, NDArray[np.floating]] | None = None  # inner products of these rows in these episodes
 
     def chunk_size(self, n_rows: int, dim: int) -> int:  # noqa: ARG002 - each thread gathers one episode at a time
         """See `Engine`."""
@@ -112,9 +121,11 @@ class NumbaEngine(_FusedEngine):
         n_rows = episodes.support.shape[1] + episodes.query.shape[1]
         in_gram_space = cpu.prefers_gram(n_rows, x.shape[1], episodes.n_way, classifier, n_steps)
         steps = np.array([STEP_CODES[step] for step in method.pipeline.episodic.steps], np.int64)
+        products, known = self._shared_products(rows, episodes, wanted=in_gram_space)
+        in_gram_space |= known
 
         def classify(part: slice) -> None:
-            given = (x, episodes.support[part], episodes.support_labels[part], episodes.query[part], episodes.n_way)
+            given = (x, products[part], known, episodes.support[part], episodes.support_labels[part], episodes.query[part], episodes.n_way)
             masses = target[part] if len(target) > 1 else target
             cpu.classify_episodes(
                 *given, in_gram_space, steps, classifier, lam, alpha, n_steps, masses, TOLERANCES[rows.dtype], labels[part], margins[part]
@@ -126,6 +137,22 @@ class NumbaEngine(_FusedEngine):
         with ThreadPoolExecutor(n_threads) as pool:  # the kernel holds no lock
             list(pool.map(classify, parts))
         return labels, margins
+
+    def _shared_products(self, rows: Tensor, episodes: Episodes, *, wanted: bool) -> tuple[NDArray[np.floating], bool]:
+        """Room for the inner products of the episodes' rows where they shall be kept, and whether the method before left them there."""
+        from ptmap.kernels import cpu
+
+        kept = self._products
+        if kept is not None and kept[0] is rows and kept[1] is episodes:
+            return kept[2], True
+        n = cpu.pad(episodes.support.shape[1] + episodes.query.shape[1])
+        shape = (len(episodes), n, n)
+        for_all = self._shifted is not None and rows is self._shifted[1]  # rather than a few doubtful episodes, in float64
+        if not (wanted and for_all and self._sharing and len(episodes) * n * n * rows.element_size() <= PRODUCTS_BYTES):
+            return np.empty((0, n, n), rows.numpy().dtype), False
+        room = kept[2] if kept is not None and kept[2].shape == shape else np.empty(shape, np.float32)
+        self._products = (rows, episodes, room)
+        return room, False
 
 
 class TritonEngine(_FusedEngine):
@@ -176,6 +203,20 @@ def is_estimate(method: Method) -> bool:
     """Whether the method finds the class sizes by itself."""
     proportions = method.settings.get("proportions")
     return isinstance(proportions, str) and proportions == "estimate"
+
+
+def doubt(method: Method) -> float:
+    """The margin below which a decision of float32 is done again."""
+    if method.classifier in HARD_CODES:
+        return HARD_DOUBT
+    lam = method.settings["lam"]
+    return SOFT_DOUBT * (max(lam, SMALLEST_LAM) / LAM if isinstance(lam, int | float) else 1.0)
+
+
+def are_even(rows: Tensor) -> bool:
+    """Whether no vector dwarfs the others, (N, D): centering by it would cost them their digits."""
+    lengths = torch.linalg.vector_norm(rows, dim=1)
+    return bool(lengths.max() <= EVEN * lengths.median())
 
 
 def shift(rows: Tensor) -> Tensor:

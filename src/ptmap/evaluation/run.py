@@ -58,7 +58,7 @@ def evaluate(
         raise InputError("methods must hold at least one method, got none.")
     spec = QuerySpec.parse(queries)
     source = make_draws(features, draws=draws, n_way=n_way, n_shot=n_shot, queries=spec, seed=seed)
-    runner = make_engine(features, engine=engine, device=device, dtype=dtype, mean_features=mean_features)
+    runner = make_engine(features, engine=engine, device=device, dtype=dtype, mean_features=mean_features, n_methods=len(methods))
     rows = n_way * n_shot + spec.total(n_way)
     chunk_size = runner.chunk_size(rows, features.dim)
 

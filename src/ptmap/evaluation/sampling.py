@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ptmap.errors import InputError, unknown_choice
 from ptmap.evaluation._draw import DIRICHLET, EACH, PRESENT, draw_episodes
+from ptmap.evaluation._shuffle import shuffle_episodes
 from ptmap.evaluation.episodes import Episodes, IntArray
 from ptmap.evaluation.queries import QuerySpec
 from ptmap.features import FeatureSet
@@ -131,18 +132,14 @@ class AuthorsDraws:
 
     def chunks(self, n_episodes: int, chunk_size: int) -> Iterator[Episodes]:
         """See `Draws`."""
-        random = np.random.RandomState(self.seed)
+        _, words, position, *_ = np.random.RandomState(self.seed).get_state(legacy=True)
+        words, at = np.array(words), np.array([position])
         used = self.n_shot + self.n_query
         for first in range(0, n_episodes, chunk_size):
             size = min(chunk_size, n_episodes - first)
             classes = np.empty((size, self.n_way), np.int64)
             images = np.empty((size, self.n_way, used), np.int64)
-            for episode in range(size):
-                classes[episode] = random.permutation(len(self._rows))[: self.n_way]
-                order = np.arange(self._smallest)
-                for way in range(self.n_way):
-                    random.shuffle(order)
-                    images[episode, way] = order[:used]
+            shuffle_episodes(words, at, len(self._rows), self._smallest, classes, images)
             rows = self._rows[classes[:, :, None], images].transpose(0, 2, 1)  # (E, image, way)
             ways = np.broadcast_to(np.arange(self.n_way), rows.shape)
             support, query = slice(self.n_shot), slice(self.n_shot, None)

@@ -27,9 +27,16 @@ def prefers_gram(n_rows: int, dim: int, n_way: int, classifier: int, n_steps: in
     return n_rows * (dim / 2 + steps * n_way) <= 2 * n_way * dim * steps
 
 
+def pad(n_rows: int) -> int:
+    """Rows of an episode's Gram matrix."""
+    return (n_rows + PADDING - 1) // PADDING * PADDING
+
+
 @fast_jit
 def classify_episodes(
     x: Array,
+    products: Array,
+    known: bool,
     support: Array,
     support_labels: Array,
     query: Array,
@@ -49,6 +56,8 @@ def classify_episodes(
 
     Args:
         x: Row-wise preprocessed vectors of the data set, (N, D).
+        products: Inner products of each episode's rows, (E, n, n) with n padded; (0, n, n) to keep none.
+        known: Whether `products` are given; else they are filled in, for the next method.
         support: Rows of x, (E, S); `support_labels` their ways, `query` likewise (E, Q).
         support_labels: (E, S).
         query: (E, Q).
@@ -74,8 +83,12 @@ def classify_episodes(
             rows[i] = support[episode, i]
         for i in range(n_query):
             rows[n_support + i] = query[episode, i]
-        if in_gram_space:
+        if in_gram_space and known:
+            coordinates[:] = products[episode]
+        elif in_gram_space:
             gram(x, rows, coordinates)
+            if len(products) > 0:
+                products[episode] = coordinates
         else:
             for i in range(len(rows)):
                 coordinates[i] = x[rows[i]]

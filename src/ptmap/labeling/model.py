@@ -20,7 +20,7 @@ from ptmap.preprocess import Pipeline
 # classes, and vectors that do not depend on the labels can be computed once for a whole session.
 POSITIVE = "power(0.5) | unit | center(joint) | unit"
 SIGNED = "unit | center(joint) | unit"  # a fractional power of a negative number does not exist
-RULE: dict[str, Any] = {"lam": 30.0, "proportions": "uniform"}
+RULE: dict[str, Any] = {"lam": "auto", "proportions": "estimate"}
 LAM_WITHOUT_QUERIES = 10.0  # the paper's, where nothing is left to read a sharpness from
 TINY = 1e-12  # smaller shares count as this one, so that logarithms stay finite
 
@@ -103,7 +103,7 @@ def _solve(vectors: Vectors, labels: NDArray[np.int64], n_way: int) -> Answer:
     rule = RULE if n_query >= n_way else {**RULE, "proportions": "free"}
     settings = paper_settings(int(members.sum(dim=0).median())) | rule
     found = assign_map(x[known][None], torch.as_tensor(labels)[known][None], x[~known][None], n_way=n_way, **settings)
-    return _answer(vectors, known, members, found.plan[0], found.prototypes[0], found.biases[0], settings["lam"])
+    return _answer(vectors, known, members, found.plan[0], found.prototypes[0], found.biases[0], float(found.lam[0]))
 
 
 def solve_again(vectors: Vectors, labels: NDArray[np.int64], *, start: Answer, columns: Sequence[int]) -> Answer:
