@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import shutil
 import sys
 from pathlib import Path
 
@@ -10,7 +11,8 @@ import pytest
 from ptmap.cli import main
 
 README = Path(__file__).parents[1] / "README.md"
-BLOCKS = dict(re.findall(r"```(\w+)\n(.*?)```", README.read_text(), flags=re.S))
+BLOCKS = dict(re.findall(r"```([\w ]+)\n(.*?)```", README.read_text(), flags=re.S))
+GROCERIES = README.parent / "examples" / "grocery"
 
 
 def test_python_example_labels_everything():
@@ -31,3 +33,26 @@ def test_commands_run(line, monkeypatch, tmp_path, capsys):
     output = capsys.readouterr()
     assert not stop.value.code, output.err
     assert output.out.strip()
+
+
+@pytest.mark.parametrize("line", BLOCKS["sh label"].strip().splitlines())
+def test_labelling_commands_run(line, monkeypatch, tmp_path, capsys):
+    """As shown, on a few of the demo's photographs."""
+    pytest.importorskip("efficientnet_lite_pytorch")
+    monkeypatch.setenv("PTMAP_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    rows = ["path,label"]
+    for name in ("Kaiser", "Leek", "Satsumas"):
+        photographs = sorted((GROCERIES / name).glob("*.jpg"))[:4]
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for path in photographs:
+            shutil.copy(path, tmp_path / "photos" / name / path.name)
+        rows.append(f"{name}/{photographs[0].name},{name}")
+    (tmp_path / "few.csv").write_text("\n".join(rows))
+    monkeypatch.setattr(sys, "argv", shlex.split(line))
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert not stop.value.code, capsys.readouterr().err
+    found = [row.split(",")[:2] for row in (tmp_path / "labels.csv").read_text().splitlines()[1:]]
+    assert len(found) == 12
+    assert sum(path.startswith(label) for path, label in found) >= 10
