@@ -72,7 +72,7 @@ class _FewShotClassifier(ClassifierMixin, BaseEstimator):
     A subclass gives `_pipeline`, `_sharpness` and `_assign`.
     """
 
-    beta: float | None
+    beta: float | str | None
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:  # noqa: N803
         """Learn from the labelled rows and label the others.
@@ -85,6 +85,8 @@ class _FewShotClassifier(ClassifierMixin, BaseEstimator):
             raise InputError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None.")
         pipeline = self._pipeline()
         x = _validate(self, X, pipeline, reset=True)
+        pipeline = pipeline.decide(x)
+        self.pipeline_ = str(pipeline)
         labels = column_or_1d(y if hasattr(y, "dtype") else np.array(y, dtype=object), warn=True)
         check_consistent_length(x, labels)
         unknown = _unlabelled(labels)
@@ -129,7 +131,7 @@ class _FewShotClassifier(ClassifierMixin, BaseEstimator):
 
     def _scores(self, X: ArrayLike) -> Tensor:  # noqa: N803
         check_is_fitted(self)
-        pipeline = self._pipeline()
+        pipeline = Pipeline.parse(self.pipeline_)
         x = _validate(self, X, pipeline, reset=False)
         x = pipeline.replay(x, tuple(torch.as_tensor(mean).to(x) for mean in self.centering_means_))
         similar = similarities(x[None], torch.as_tensor(self.prototypes_).to(x)[None])[0]
@@ -158,7 +160,7 @@ class _FewShotClassifier(ClassifierMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.positive_only = self.beta not in (None, 1)
+        tags.input_tags.positive_only = self.beta not in (None, 1, "auto")
         tags.classifier_tags.poor_score = True  # unit norm leaves nothing of the two features of scikit-learn's check
         return tags
 
@@ -221,7 +223,8 @@ class PTMAP(_FewShotClassifier):
     """Power transform and Sinkhorn-MAP (Algorithm 1 of the paper): a few labels in, all labels out.
 
     Args:
-        beta: Power of the transform; None for none (features of any sign).
+        beta: Power of the transform; None for none (features of any sign); "auto" for one that suits the features,
+            signed ones included (`pipeline_` says which).
         lam: Inverse temperature: how sharply distance decides. "auto" reads it from the features (`lam_`).
         alpha: How far the class centers move in a step; None for the paper's 0.4 with one label in
             the rarest class and 0.2 with more.
@@ -242,7 +245,7 @@ class PTMAP(_FewShotClassifier):
 
     def __init__(
         self,
-        beta: float | None = 0.5,
+        beta: float | str | None = 0.5,
         *,
         lam: float | str = 10.0,
         alpha: float | None = None,
@@ -296,7 +299,7 @@ class PTMAP(_FewShotClassifier):
         return [self.proportions[name] for name in self.classes_.tolist()]
 
 
-def _build_pipeline(beta: float | None, center: str | ArrayLike, *, unit: bool = True) -> Pipeline:
+def _build_pipeline(beta: float | str | None, center: str | ArrayLike, *, unit: bool = True) -> Pipeline:
     steps = [] if beta is None else [f"power({beta})"]
     steps += ["unit"] if unit else []
     if not isinstance(center, str):

@@ -1,7 +1,7 @@
 """A method is a preprocessing and a classifier with their settings: what a row of a results table stands for."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ METHODS = {  # name: (title in tables, pipeline, classifier)
     "map": ("PT+MAP", PAPER, "map"),
 }
 VARIANTS: dict[str, tuple[str, str, str, dict[str, Any]]] = {  # likewise, with settings other than the paper's
-    "map-auto": ("PT+MAP, estimated", PAPER, "map", {"proportions": "estimate", "lam": "auto"}),
+    "map-auto": ("PT+MAP, estimated", "power(auto) | unit | center(support) | unit", "map", {"proportions": "estimate", "lam": "auto"}),
     "map-truth": ("PT+MAP, told the truth", PAPER, "map", {"proportions": "truth"}),  # the class sizes, which only an evaluation knows
 }
 SMALL_ALPHA_DATASETS = ("tiered-imagenet", "cifar-fs")  # Section 4.3: alpha = 0.3 at 1 shot, 0.4 elsewhere
@@ -44,6 +44,10 @@ class Method:
     pipeline: Pipeline
     classifier: str
     settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def decide(self, features: Tensor) -> "Method":
+        """The method with all of its preprocessing decided for these features, (N, D)."""
+        return replace(self, pipeline=self.pipeline.decide(features)) if self.pipeline.undecided else self
 
     def assign(self, support: Tensor, support_labels: Tensor, query: Tensor, *, n_way: int) -> Assignment:
         """Classify vectors that went through the pipeline: (E, S, D), (E, S), (E, Q, D) -> Assignment."""
@@ -67,7 +71,7 @@ def paper_settings(n_shot: int, dataset: str | None = None) -> dict[str, Any]:
 
 
 def configure(
-    name: str, *, n_shot: int, dataset: str | None = None, beta: float | None = None, pipeline: str | None = None, **settings: Any
+    name: str, *, n_shot: int, dataset: str | None = None, beta: float | str | None = None, pipeline: str | None = None, **settings: Any
 ) -> Method:
     """A method by name, with the paper's settings for what is not given.
 
@@ -75,7 +79,7 @@ def configure(
         name: One of `METHODS` or `VARIANTS`.
         n_shot: Labelled rows per class, which decides the paper's alpha and n_steps.
         dataset: Name as in a FeatureSet's provenance; decides the paper's alpha at one shot.
-        beta: Power of the pipeline's power step.
+        beta: Power of the pipeline's power step; "auto" leaves it to the features (`preprocess.power_rule`).
         pipeline: Another pipeline, as its line.
         **settings: lam, alpha, n_steps, proportions; those that the classifier does not use are
             ignored, so that one call can configure several methods.
@@ -133,6 +137,7 @@ def classify(
         raise InputError(f"support and query must have the same number of features, got {x.shape[1]} and {q.shape[1]}.")
     chosen = configure(method, n_shot=int(shots.min()), **settings)
     given = None if mean is None else torch.as_tensor(np.asarray(mean)).to(x)
+    chosen = chosen.decide(torch.cat([x, q]))
     x, q = chosen.pipeline(x, q, mean=given)
     assignment = chosen.assign(x[None], torch.as_tensor(numbers.reshape(1, -1)), q[None], n_way=len(names))
     return np.asarray(names[assignment.labels[0].numpy()])

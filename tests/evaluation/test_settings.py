@@ -28,7 +28,7 @@ def test_settings_survive_the_file_and_any_toml_reader_reads_it(tmp_path):
     [
         ("", "must hold a table"),
         ("[map.1-shot\n", "is not TOML"),
-        ("[knn.1-shot]\nbeta = 1", "ncm-raw, ncm, kmeans, soft-kmeans, map, got 'knn'"),
+        ("[knn.1-shot]\nbeta = 1", "ncm-raw, ncm, kmeans, soft-kmeans, map, map-auto, map-truth, got 'knn'"),
         ("map = 3", "tables such as"),
         ("[map]\nbeta = 1", "must be named by its shots"),
         ("[map.0-shot]\nbeta = 1", "must be named by its shots"),

@@ -30,7 +30,7 @@ from ptmap.classifiers.transport import solve_biases
 # Chosen on validation classes of two feature families (CIFAR-FS val in a WRN, CUB val in EfficientNet-Lite0).
 FREE_STEPS = 4  # of the free fit; with 20 it loses 1 to 5 points, because prototypes leave their labels
 LENGTH_TRUST = 0.5  # in a class's own |prototype|^2; 0 suits one family, 1 the other, 0.5 loses under 0.3 points on either
-UNEVEN_AT = 0.55  # evidence and spread at which "free" and "equal" weigh the same
+UNEVEN_AT = 0.6  # evidence and spread at which "free" and "equal" weigh the same
 SHARPNESS_OF_WEIGHT = 10.0  # how fast the weight changes there: from 0.1 to 0.9 within 0.44
 PRIOR_COUNT = 1.0  # queries that each class has before any is seen (a uniform Dirichlet)
 OWN_SHARE = 0.5  # most of a prototype that one query can be when it is left out

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ptmap.classifiers.map import LAM
 from ptmap.classifiers.proportions import class_mass
+from ptmap.classifiers.smoothing import SMOOTHED_ROWS, count_neighbors, smoothing_weight
 from ptmap.evaluation.engines import Rows, TorchEngine, with_truth
 from ptmap.evaluation.episodes import Episodes, IntArray
 from ptmap.features import FeatureSet
@@ -31,11 +32,11 @@ EVEN = 10.0  # vectors that are made unit only after centering may be this much 
 PRODUCTS_BYTES = 2**28  # inner products of a chunk that are kept for the next method
 BLOCK = 64  # episodes that a thread takes at a time, in one workspace
 GATHERED_FLOATS = 2**28  # feature values that the GPU gathers at a time: 1 GB
-STEP_CODES = {"unit": codes.UNIT, "center": codes.CENTER, "center(joint)": codes.CENTER_JOINTLY}
+STEP_CODES = {"unit": codes.UNIT, "center": codes.CENTER, "center(joint)": codes.CENTER_JOINTLY, "center(support)": codes.CENTER_BY_SUPPORT}
 HARD_CODES = {"nearest": codes.NEAREST, "kmeans": codes.KMEANS}
 
 
-_WARM: set[tuple[str, str]] = set()  # (engine, classifier) that this process has compiled
+_WARM: set[tuple[str, str, bool]] = set()  # (engine, classifier, estimating) that this process has compiled
 
 
 class _FusedEngine:
@@ -70,9 +71,10 @@ class _FusedEngine:
 
     def warm_up(self, method: Method, episodes: Episodes) -> None:
         """See `Engine`."""
-        if (self.name, method.classifier) in _WARM:
+        key = (self.name, method.classifier, estimates(method))
+        if key in _WARM:
             return
-        _WARM.add((self.name, method.classifier))
+        _WARM.add(key)
         first = episodes.take(slice(0, 1))
         self.predict(method, first)
         if self._fits(method, first):
@@ -90,9 +92,7 @@ class _FusedEngine:
         return labels
 
     def _fits(self, method: Method, episodes: Episodes) -> bool:  # noqa: ARG002 - the GPU's needs the sizes
-        """Whether the kernel knows the steps and the settings and has room for the episode."""
-        if method.settings.get("lam") == "auto" or is_estimate(method):
-            return False
+        """Whether the kernel knows the steps and has room for the episode."""
         return all(step in STEP_CODES for step in method.pipeline.episodic.steps)
 
     def _classify(self, rows: Tensor, method: Method, episodes: Episodes) -> tuple[IntArray, NDArray[np.floating]]:
@@ -111,6 +111,11 @@ class NumbaEngine(_FusedEngine):
         """See `Engine`."""
         return 2000  # about half a second
 
+    def _fits(self, method: Method, episodes: Episodes) -> bool:
+        n_rows = episodes.support.shape[1] + episodes.query.shape[1]
+        small = n_rows <= SMOOTHED_ROWS and episodes.query.shape[1] >= episodes.n_way  # else estimates are the readable classifier's
+        return super()._fits(method, episodes) and (small or not estimates(method))
+
     def _classify(self, rows: Tensor, method: Method, episodes: Episodes) -> tuple[IntArray, NDArray[np.floating]]:
         from ptmap.kernels import cpu
 
@@ -119,7 +124,10 @@ class NumbaEngine(_FusedEngine):
         labels = np.empty(episodes.query.shape, np.int64)
         margins = np.empty(len(episodes))
         n_rows = episodes.support.shape[1] + episodes.query.shape[1]
-        in_gram_space = cpu.prefers_gram(n_rows, x.shape[1], episodes.n_way, classifier, n_steps)
+        sizes = episodes.support.shape[1], episodes.query.shape[1], episodes.n_way
+        in_gram_space = estimates(method) or cpu.prefers_gram(n_rows, x.shape[1], episodes.n_way, classifier, n_steps)
+        weight = smoothing_weight(*sizes)
+        neighbors = count_neighbors(*sizes) if weight > 0 else 0
         steps = np.array([STEP_CODES[step] for step in method.pipeline.episodic.steps], np.int64)
         products, known = self._shared_products(rows, episodes, wanted=in_gram_space)
         in_gram_space |= known
@@ -128,7 +136,19 @@ class NumbaEngine(_FusedEngine):
             given = (x, products[part], known, episodes.support[part], episodes.support_labels[part], episodes.query[part], episodes.n_way)
             masses = target[part] if len(target) > 1 else target
             cpu.classify_episodes(
-                *given, in_gram_space, steps, classifier, lam, alpha, n_steps, masses, TOLERANCES[rows.dtype], labels[part], margins[part]
+                *given,
+                in_gram_space,
+                steps,
+                classifier,
+                lam,
+                alpha,
+                n_steps,
+                masses,
+                TOLERANCES[rows.dtype],
+                neighbors,
+                weight,
+                labels[part],
+                margins[part],
             )
 
         n_threads = torch.get_num_threads()
@@ -169,7 +189,7 @@ class TritonEngine(_FusedEngine):
         from ptmap.kernels import cuda
 
         n_rows = episodes.support.shape[1] + episodes.query.shape[1]
-        return super()._fits(method, episodes) and cuda.fits(episodes.n_way, n_rows)
+        return super()._fits(method, episodes) and not estimates(method) and cuda.fits(episodes.n_way, n_rows)
 
     def _classify(self, rows: Tensor, method: Method, episodes: Episodes) -> tuple[IntArray, NDArray[np.floating]]:
         from ptmap.kernels import cuda
@@ -199,10 +219,10 @@ class TritonEngine(_FusedEngine):
         return small.cpu().numpy().astype(np.int64), margins.cpu().numpy()
 
 
-def is_estimate(method: Method) -> bool:
-    """Whether the method finds the class sizes by itself."""
+def estimates(method: Method) -> bool:
+    """Whether the method finds class sizes or its sharpness by itself."""
     proportions = method.settings.get("proportions")
-    return isinstance(proportions, str) and proportions == "estimate"
+    return method.settings.get("lam") == "auto" or (isinstance(proportions, str) and proportions == "estimate")
 
 
 def doubt(method: Method) -> float:
@@ -228,8 +248,12 @@ def grams(pipeline: Pipeline, x: Tensor, n_support: int) -> Tensor:
     """Gram matrices after the episodic steps, (E, n, D) -> (E, n, n)."""
     g = x @ x.mT
     for step in pipeline.episodic.steps:
-        g = gram.normalise(g) if step == "unit" else gram.center(g, n_support=n_support, jointly=step == "center(joint)")
+        g = gram.normalise(g) if step == "unit" else _center(g, step, n_support)
     return g.contiguous()
+
+
+def _center(g: Tensor, step: str, n_support: int) -> Tensor:
+    return gram.center(g, n_support=n_support, jointly=step == "center(joint)", by_support=step == "center(support)")
 
 
 def _part(method: Method, numbers: IntArray) -> Method:
@@ -243,12 +267,15 @@ def _part(method: Method, numbers: IntArray) -> Method:
 def _kernel_arguments(method: Method, episodes: Episodes) -> tuple[float, float, int, int, NDArray[np.float64]]:
     """lam, alpha, n_steps, the kernel's code of the classifier, and the class masses it imposes, (E, W) or (1, W)."""
     settings: dict[str, Any] = {"lam": 0, "alpha": 0, "n_steps": 0, **method.settings}
-    knobs = float(settings["lam"]), float(settings["alpha"]), int(settings["n_steps"])
+    knobs = 0.0 if settings["lam"] == "auto" else float(settings["lam"]), float(settings["alpha"]), int(settings["n_steps"])
     unused = np.zeros((1, episodes.n_way))
     if method.classifier in HARD_CODES:
         return *knobs, HARD_CODES[method.classifier], unused
     shape_only = torch.empty(*episodes.query.shape, 0, dtype=torch.float64)
-    imposed = class_mass(settings.get("proportions", "free"), shape_only, n_way=episodes.n_way)
+    estimating = isinstance(settings.get("proportions"), str) and settings["proportions"] == "estimate"
+    imposed = class_mass("uniform" if estimating else settings.get("proportions", "free"), shape_only, n_way=episodes.n_way)
     if imposed is None:
         return *knobs, codes.FREE, unused
+    if estimating:
+        return *knobs, codes.ESTIMATE, imposed.mass.numpy()
     return *knobs, codes.MINIMUM if imposed.minimum else codes.MASS, imposed.mass.numpy()

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import torch
 
 from ptmap.errors import InputError
 from ptmap.evaluation.engines import make_engine
@@ -56,6 +57,7 @@ def evaluate(
         raise InputError(f"n_episodes must be at least 1, got {n_episodes}.")
     if not methods:
         raise InputError("methods must hold at least one method, got none.")
+    methods = [method.decide(torch.as_tensor(features.features)) for method in methods]
     spec = QuerySpec.parse(queries)
     source = make_draws(features, draws=draws, n_way=n_way, n_shot=n_shot, queries=spec, seed=seed)
     runner = make_engine(features, engine=engine, device=device, dtype=dtype, mean_features=mean_features, n_methods=len(methods))

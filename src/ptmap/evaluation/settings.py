@@ -19,7 +19,7 @@ from ptmap.methods import KNOBS, find_method
 NUMBERS = ("beta", "lam", "alpha", "n_steps")  # the knobs that are numbers, in the order of the paper
 Tuned = dict[str, dict[int, dict[str, float]]]  # method, shots, knob
 
-_POWER = re.compile(r"power\(([^()]+)\)")
+_POWER = re.compile(r"power\(([^()a-z]+)\)")  # a number, not power(auto)
 
 
 def knobs_taken(name: str, pipeline: str | None = None) -> tuple[str, ...]:

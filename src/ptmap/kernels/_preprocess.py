@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from ptmap.kernels._math import Array, dot, fast_jit
+from ptmap.kernels.codes import CENTER_BY_SUPPORT, CENTER_JOINTLY
 
 
 @fast_jit
@@ -19,14 +20,14 @@ def normalise_rows(x: Array) -> None:
 
 
 @fast_jit
-def center_rows(x: Array, n_support: int, n_query: int, jointly: bool) -> None:
-    """Subtract each side's mean, or the joint one; a side of one row loses the joint one, as in `center`."""
+def center_rows(x: Array, n_support: int, n_query: int, step: int) -> None:
+    """Subtract each side's mean, the joint one or the support's; a side of one row loses the joint one, as in `center`."""
     n = n_support + n_query
     one = x.dtype.type(1)
     means = np.zeros((2, x.shape[1]), x.dtype)
     for side in range(2):
-        first, last = (0, n_support) if side == 0 else (n_support, n)
-        if jointly or last - first <= 1:
+        first, last = (0, n_support) if side == 0 or step == CENTER_BY_SUPPORT else (n_support, n)
+        if step == CENTER_JOINTLY or last - first <= 1:
             first, last = 0, n
         mean, inverse = means[side], one / (last - first)
         for i in range(first, last):
@@ -52,14 +53,14 @@ def normalise_gram(g: Array) -> None:
 
 
 @fast_jit
-def center_gram(g: Array, n_support: int, n_query: int, jointly: bool) -> None:
-    """Centering in Gram space: each side's mean, or the joint one, leaves rows and columns."""
+def center_gram(g: Array, n_support: int, n_query: int, step: int) -> None:
+    """Centering in Gram space: each side's mean, the joint one or the support's leaves rows and columns."""
     n = n_support + n_query
     one = g.dtype.type(1)
     toward = np.zeros((2, len(g)), g.dtype)  # <x_i, mean of side>
     for side in range(2):
-        first, last = (0, n_support) if side == 0 else (n_support, n)
-        if jointly or last - first <= 1:  # a side of one row is centered by the mean of all, as in `center`
+        first, last = (0, n_support) if side == 0 or step == CENTER_BY_SUPPORT else (n_support, n)
+        if step == CENTER_JOINTLY or last - first <= 1:  # a side of one row is centered by the mean of all, as in `center`
             first, last = 0, n
         means, inverse = toward[side], one / (last - first)
         for i in range(first, last):
@@ -69,8 +70,8 @@ def center_gram(g: Array, n_support: int, n_query: int, jointly: bool) -> None:
     between = np.zeros((2, 2), g.dtype)  # <mean of side, mean of side>
     for a in range(2):
         for b in range(2):
-            first, last = (0, n_support) if b == 0 else (n_support, n)
-            if jointly or last - first <= 1:
+            first, last = (0, n_support) if b == 0 or step == CENTER_BY_SUPPORT else (n_support, n)
+            if step == CENTER_JOINTLY or last - first <= 1:
                 first, last = 0, n
             for k in range(first, last):
                 between[a, b] += toward[a, k] * (one / (last - first))

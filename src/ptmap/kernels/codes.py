@@ -1,10 +1,17 @@
 """Numbers that kernels know steps and classifiers by, and what all kernels agree on."""
 
-UNIT, CENTER, CENTER_JOINTLY = 0, 1, 2  # episodic steps of a pipeline
-NEAREST, KMEANS, FREE, MASS, MINIMUM = 0, 1, 2, 3, 4  # FREE is soft K-Means; MASS and MINIMUM are MAP
+UNIT, CENTER, CENTER_JOINTLY, CENTER_BY_SUPPORT = 0, 1, 2, 3  # episodic steps of a pipeline
+NEAREST, KMEANS, FREE, MASS, MINIMUM, ESTIMATE = 0, 1, 2, 3, 4, 5  # FREE is soft K-Means; the last three are MAP
 KMEANS_ITERATIONS = 100  # as the readable classifier
 NEWTON_ITERATIONS = 60  # an episode that needs more is given to the readable solver
 
 # As in classifiers.transport, where they are explained.
 ENOUGH, DAMPING_FACTOR, LONGEST_STEP = 0.9, 30.0, 5.0
 FIRST_DAMPING, FIRST_DAMPING_EXACT = 1e-6, 1e-10  # in float32, in float64
+
+# As in classifiers.estimate and classifiers.smoothing, where they are explained.
+FREE_STEPS, LENGTH_TRUST, UNEVEN_AT, SHARPNESS_OF_WEIGHT = 4, 0.5, 0.6, 10.0
+PRIOR_COUNT, OWN_SHARE, OWN_WEIGHT = 1.0, 0.5, 0.5
+SHRINK_TO, CALIBRATION, ROUNDS = 10.0, 0.5, 2
+SHORTEST_LAM, LONGEST_LAM = 1.0, 1000.0
+NEARLY_ANOTHER = 3e-6  # two neighbours whose cosines differ by less may change places in float32

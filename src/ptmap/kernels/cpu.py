@@ -11,10 +11,11 @@ Classes come first in every array (W, Q): loops then run along the samples.
 
 import numpy as np
 
+from ptmap.kernels._estimate import beside_neighbors, estimate_lam, weigh
 from ptmap.kernels._math import Array, dot, fast_jit, gram
 from ptmap.kernels._preprocess import center_gram, center_rows, normalise_gram, normalise_rows
 from ptmap.kernels._transport import NOTHING, share, solve_biases
-from ptmap.kernels.codes import CENTER_JOINTLY, FREE, KMEANS, KMEANS_ITERATIONS, MASS, MINIMUM, NEAREST, UNIT
+from ptmap.kernels.codes import ESTIMATE, FREE, KMEANS, KMEANS_ITERATIONS, MASS, MINIMUM, NEAREST, NEARLY_ANOTHER, UNIT
 
 PADDING = 8  # rows of an episode are rounded up to a full vector register
 GROUP = 5  # classes whose sums are formed together; papers have 5, 10 or 20
@@ -49,6 +50,8 @@ def classify_episodes(
     n_steps: int,
     target: Array,
     tol: float,
+    neighbors: int,
+    weight: float,
     labels: Array,
     margins: Array,
 ) -> None:
@@ -65,11 +68,13 @@ def classify_episodes(
         in_gram_space: Whether to work on inner products rather than on the vectors themselves.
         steps: Episodic steps, codes above.
         classifier: Code above.
-        lam: Inverse temperature, `alpha` and `n_steps` as in `assign_map`.
+        lam: Inverse temperature, `alpha` and `n_steps` as in `assign_map`; 0 for one from each episode's features (in Gram space).
         alpha: Step size of the centers.
         n_steps: Steps of the centers.
         target: Class masses, (E, W), or (1, W) for all episodes; used by MASS and MINIMUM.
         tol: Misplaced share of the mass at which a solve ends.
+        neighbors: Neighbours of a row where sizes or sharpness are estimated, 0 for no smoothing.
+        weight: Of the smoothed copy of a row.
         labels: Out, (E, Q).
         margins: Out, (E,): by how much the closest decision was decided; -1 where a solve did not converge.
     """
@@ -78,6 +83,9 @@ def classify_episodes(
     n = (n_support + n_query + PADDING - 1) // PADDING * PADDING
     rows = np.empty(n_support + n_query, np.int64)
     coordinates = np.empty((n, n) if in_gram_space else (n_support + n_query, x.shape[1]), x.dtype)
+    estimating = in_gram_space and (lam <= 0 or classifier == ESTIMATE)
+    wide = np.empty((n, n) if estimating else (0, 0), x.dtype)
+    plan = np.empty((n_way, n_query), x.dtype)
     for episode in range(n_episodes):
         for i in range(n_support):
             rows[i] = support[episode, i]
@@ -99,28 +107,31 @@ def classify_episodes(
                 else:
                     normalise_rows(coordinates)
             elif in_gram_space:
-                center_gram(coordinates, n_support, n_query, step == CENTER_JOINTLY)
+                center_gram(coordinates, n_support, n_query, step)
             else:
-                center_rows(coordinates, n_support, n_query, step == CENTER_JOINTLY)
+                center_rows(coordinates, n_support, n_query, step)
         masses = target[min(episode, len(target) - 1)]
         if classifier in (NEAREST, KMEANS):
             rounds = KMEANS_ITERATIONS if classifier == KMEANS else 0
             margins[episode] = _assign_hard(coordinates, in_gram_space, support_labels[episode], n_query, n_way, rounds, labels[episode])
         else:
-            margins[episode] = _assign_soft(
-                coordinates,
-                in_gram_space,
-                support_labels[episode],
-                n_query,
-                n_way,
-                classifier,
-                lam,
-                alpha,
-                n_steps,
-                masses,
-                tol,
-                labels[episode],
-            )
+            shown = support_labels[episode]
+            sharp, closest = lam, np.inf
+            if lam <= 0 or classifier == ESTIMATE:
+                if neighbors > 0:
+                    closest = beside_neighbors(coordinates, n_support + n_query, neighbors, weight, wide)
+                else:
+                    wide[:] = coordinates
+                if lam <= 0:
+                    sharp = estimate_lam(wide, shown, n_way, n_query, alpha)
+            kind = MASS if classifier == ESTIMATE else classifier
+            solved = _assign_soft(coordinates, in_gram_space, shown, n_query, n_way, kind, sharp, alpha, n_steps, masses, tol, plan)
+            if solved and classifier == ESTIMATE:
+                solved = weigh(wide, shown, plan, sharp, alpha, tol) >= 0
+            margin = _decide(plan, labels[episode])
+            if closest < NEARLY_ANOTHER and x.itemsize == 4:
+                margin = 0.0
+            margins[episode] = margin if solved else -1.0
 
 
 @fast_jit
@@ -219,9 +230,9 @@ def _assign_soft(
     n_steps: int,
     target: Array,
     tol: float,
-    labels: Array,
-) -> float:
-    """MAP and soft K-Means, as `assign_map`; returns the smallest margin of the plan, -1 if unsolved."""
+    plan: Array,
+) -> bool:
+    """MAP and soft K-Means, as `assign_map`: fills the plan, (W, Q); returns whether it was solved."""
     n_support, m = len(support_labels), x.shape[1]
     queries = x[n_support : n_support + n_query]
     sums = np.empty((n_way, m), x.dtype)
@@ -232,7 +243,6 @@ def _assign_soft(
     members = np.zeros((n_way, m if track_weights else 0), x.dtype)  # share of each row in the class
     near = np.empty((n_way, n_query), x.dtype)
     scores = np.empty((n_way, n_query), x.dtype)
-    plan = np.empty((n_way, n_query), x.dtype)
     shots = np.empty(n_way, x.dtype)
     mass = np.empty(n_way, np.float64)
     biases = np.zeros(n_way, np.float64)
@@ -260,7 +270,7 @@ def _assign_soft(
         if classifier == FREE:
             share(scores, biases, plan, mass, largest)
         elif not solve_biases(scores, target, classifier == MINIMUM, tol, biases, plan, mass, solver, largest):
-            return -1.0
+            return False
         if step < n_steps:
             _accumulate(plan, queries, sums, moved)
             for j in range(n_way):
@@ -269,9 +279,16 @@ def _assign_soft(
                 if track_weights:
                     members[j, n_support : n_support + n_query] = plan[j]
                     _approach(weights[j], members[j], inverse, move)
+    return True
+
+
+@fast_jit
+def _decide(plan: Array, labels: Array) -> float:
+    """The largest share of each query, (W, Q) -> (Q,), in place; returns the smallest margin."""
+    n_way, n_query = plan.shape
     smallest = 1.0
     for i in range(n_query):
-        best, first, second = 0, x.dtype.type(-1), x.dtype.type(-1)
+        best, first, second = 0, plan.dtype.type(-1), plan.dtype.type(-1)
         for j in range(n_way):
             if plan[j, i] > first:
                 best, first, second = j, plan[j, i], first

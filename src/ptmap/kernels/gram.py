@@ -11,8 +11,8 @@ def normalise(g: Tensor) -> Tensor:
     return g * scale[:, :, None] * scale[:, None, :]
 
 
-def center(g: Tensor, *, n_support: int, jointly: bool) -> Tensor:
-    """Subtract each side's mean, or the joint one, (E, n, n) -> (E, n, n); support rows come first.
+def center(g: Tensor, *, n_support: int, jointly: bool, by_support: bool = False) -> Tensor:
+    """Subtract each side's mean, the joint one or the support's, (E, n, n) -> (E, n, n); support rows come first.
 
     With m(i) the mean that row i loses: <x_i - m(i), x_k - m(k)>
     = g_ik - <x_i, m(k)> - <m(i), x_k> + <m(i), m(k)>.
@@ -20,6 +20,7 @@ def center(g: Tensor, *, n_support: int, jointly: bool) -> Tensor:
     n = g.shape[-1]
     averaging = g.new_zeros(2, n)  # side -> weights of its mean
     for side, part in enumerate((slice(0, n_support), slice(n_support, n))):
+        part = slice(0, n_support) if by_support else part
         alone = part.stop - part.start <= 1  # as in `preprocess.steps.separate_means`
         averaging[side, slice(0, n) if jointly or alone else part] = 1.0
     averaging /= averaging.sum(dim=1, keepdim=True)

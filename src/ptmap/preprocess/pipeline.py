@@ -13,10 +13,13 @@ from torch import Tensor
 
 from ptmap.errors import InputError, name_rows
 from ptmap.preprocess import steps
+from ptmap.preprocess.power_rule import suggest_power
 
 PAPER = "power(0.5) | unit | center | unit"  # the preprocessing of PT+MAP and PT+K-Means
 PAPER_INDUCTIVE = "power(0.5) | unit"  # the preprocessing of PT+NCM: Eq. (1) alone
 CENTERINGS = ("center", "center(joint)", "center(support)", "center(mean)")
+AUTO = "power(auto)"  # the power is read from the features
+POWERS = {"power": steps.power, "signed_power": steps.signed_power}
 EPISODIC = ("center", "center(joint)", "center(support)")  # by means of the episode itself
 
 
@@ -65,7 +68,18 @@ class Pipeline:
     @property
     def positive_only(self) -> bool:
         """Whether negative features are refused."""
-        return any(step.startswith("power") and step != "power(1)" for step in self.steps)
+        return any(step.startswith("power") and step not in ("power(1)", AUTO) for step in self.steps)
+
+    @property
+    def undecided(self) -> bool:
+        """Whether the power is still to be read from the features, by `decide`."""
+        return AUTO in self.steps
+
+    def decide(self, features: Tensor) -> "Pipeline":
+        """This pipeline with the power that suits the features, (N, D), in the place of power(auto); see `power_rule`."""
+        if not self.undecided:
+            return self
+        return Pipeline(tuple(suggest_power(features) if step == AUTO else step for step in self.steps))
 
     @property
     def _first_episodic(self) -> int:
@@ -151,20 +165,24 @@ class Pipeline:
 
 
 def _parse_step(word: str, line: str) -> str:
-    if word == "unit" or word in CENTERINGS:
+    if word == "unit" or word in CENTERINGS or word == AUTO:
         return word
-    if match := re.fullmatch(r"power\(([^()]+)\)", word):
+    if match := re.fullmatch(r"(power|signed_power)\(([^()]+)\)", word):
+        name = match[1]
         try:
-            beta = float(match[1])
+            beta = float(match[2])
         except ValueError:
-            raise InputError(f"pipeline '{line}': power must hold a number, got '{match[1]}'.") from None
-        steps.power(torch.zeros(0), beta=beta)  # lets power speak for its own range
-        return f"power({beta:.12g})"
-    raise InputError(f"pipeline '{line}': a step must be one of power(BETA), unit, {', '.join(CENTERINGS)}, got '{word}'.")
+            raise InputError(f"pipeline '{line}': {name} must hold a number, got '{match[2]}'.") from None
+        POWERS[name](torch.zeros(0), beta=beta)  # lets it speak for its own range
+        return f"{name}({beta:.12g})"
+    known = ("power(BETA)", "unit", *CENTERINGS, "signed_power(BETA)", AUTO)
+    raise InputError(f"pipeline '{line}': a step must be one of {', '.join(known)}, got '{word}'.")
 
 
 def _rowwise_function(step: str) -> Callable[[Tensor], Tensor]:
     if step == "unit":
         return steps.unit
-    beta = float(step.removeprefix("power(").removesuffix(")"))
-    return lambda x: steps.power(x, beta=beta)
+    if step == AUTO:
+        raise InputError("the pipeline's power(auto) must be decided first: use pipeline.decide(features), or name a power.")
+    name, _, number = step.removesuffix(")").partition("(")
+    return lambda x: POWERS[name](x, beta=float(number))

@@ -34,6 +34,19 @@ def power(x: Tensor, *, beta: float) -> Tensor:
     return logs if beta == 0 else torch.exp(beta * logs)
 
 
+def signed_power(x: Tensor, *, beta: float) -> Tensor:
+    """Power of the sizes with the signs kept, (..., D) -> (..., D): for features that may be negative; beta > 0.
+
+    >>> signed_power(torch.tensor([[-4.0, 9.0]]), beta=0.5)
+    tensor([[-2.,  3.]])
+    """
+    if not 0 < beta <= 10:
+        raise InputError(f"signed_power: beta must be a number above 0, up to 10, got {beta}.")
+    size = x.abs()
+    raised = torch.sqrt(size) if beta == 0.5 else torch.exp(beta * torch.log(size))
+    return torch.copysign(torch.where(size > 0, raised, 0.0), x)
+
+
 def unit(x: Tensor) -> Tensor:
     """Scale each vector to Euclidean norm 1, (..., D) -> (..., D); a zero vector stays zero."""
     tiny = torch.finfo(x.dtype).tiny
