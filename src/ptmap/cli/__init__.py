@@ -12,6 +12,7 @@ import typer.core
 from ptmap import __version__
 from ptmap.cli.compare import compare_command
 from ptmap.cli.console import EXIT_INTERRUPTED, say
+from ptmap.cli.doctor import doctor_command
 from ptmap.cli.evaluate import evaluate_command
 from ptmap.cli.reproduce import reproduce_command
 from ptmap.cli.tune import tune_command
@@ -44,6 +45,7 @@ app = typer.Typer(
 app.command("evaluate")(evaluate_command)
 app.command("compare")(compare_command)
 app.command("tune")(tune_command)
+app.command("doctor")(doctor_command)
 app.command("reproduce")(reproduce_command)
 
 
