@@ -434,3 +434,22 @@ def test_zero_rows_are_warned_about(episode):
 def test_settings_out_of_range(settings, message, episode):
     with pytest.raises(InputError, match=message):
         PTMAP(**settings).fit(*episode[:2])
+
+
+def test_ptmap_estimates_what_it_was_not_told():
+    rng = np.random.default_rng(0)
+    centers = rng.gamma(0.5, size=(3, 32))
+    truth = np.repeat([0, 1, 2], [43, 11, 6])
+    X = np.abs(centers[truth] + 0.3 * rng.normal(size=(60, 32)))
+    shown = np.concatenate([np.flatnonzero(truth == way)[:2] for way in range(3)])
+    y = np.full(60, -1)
+    y[shown] = truth[shown]
+    fitted = PTMAP(beta="auto", lam="auto", proportions="estimate").fit(X, y)
+    hidden = y == -1
+    assert (fitted.transduction_[hidden] == truth[hidden]).mean() > 0.9
+    np.testing.assert_allclose(fitted.proportions_, np.bincount(truth[hidden]) / hidden.sum(), atol=0.1)
+    assert fitted.certainty_ > 0.5
+    assert fitted.imbalance_ == pytest.approx(np.abs(fitted.proportions_ - 1 / 3).sum() / 2)
+    assert fitted.lam_ > 1
+    assert fitted.pipeline_ == "power(0.5) | unit | center(support) | unit"
+    assert (fitted.predict(X[hidden]) == truth[hidden]).mean() > 0.9

@@ -221,3 +221,28 @@ def test_a_missing_label_is_refused_in_words(missing):
     labels = np.array(["a", "b", missing], dtype=object)
     with pytest.raises(InputError, match="label"):
         classify([[1.0, 2], [2, 1], [1, 1]], labels, [[1.0, 1]])
+
+
+def test_a_configured_method_classifies_as_its_name_and_settings_do():
+    rng = np.random.default_rng(0)
+    support, query = rng.gamma(1.0, size=(6, 8)), rng.gamma(1.0, size=(20, 8))
+    labels = ["a", "a", "b", "b", "c", "c"]
+    configured = configure("map", n_shot=2, proportions="estimate", lam="auto", beta="auto")
+    by_name = classify(support, labels, query, method="map-auto")
+    assert classify(support, labels, query, method=configured).tolist() == by_name.tolist()
+    with pytest.raises(InputError, match="settings must be given to configure"):
+        classify(support, labels, query, method=configured, lam=5.0)
+
+
+def test_estimated_proportions_bring_their_centering():
+    assert str(configure("map", n_shot=1, proportions="estimate").pipeline) == "power(0.5) | unit | center(support) | unit"
+    assert str(configure("ncm", n_shot=1, proportions="estimate").pipeline) == "power(0.5) | unit"
+    assert str(configure("map", n_shot=1, proportions="estimate", pipeline="unit | center").pipeline) == "unit | center"
+
+
+def test_signed_features_are_classified_by_map_auto():
+    rng = np.random.default_rng(0)
+    centers = 2 * rng.normal(size=(3, 16))
+    truth = np.repeat([0, 1, 2], [20, 5, 2])
+    support, query = centers + rng.normal(size=(3, 16)), centers[truth] + rng.normal(size=(27, 16))
+    assert (classify(support, [0, 1, 2], query, method="map-auto") == truth).mean() > 0.9

@@ -110,7 +110,7 @@ def configure(
 
 
 def classify(
-    support: ArrayLike, labels: ArrayLike, query: ArrayLike, *, method: str = "map", mean: ArrayLike | None = None, **settings: Any
+    support: ArrayLike, labels: ArrayLike, query: ArrayLike, *, method: str | Method = "map", mean: ArrayLike | None = None, **settings: Any
 ) -> NDArray[Any]:
     """Arrays in, labels out: the labels of `query` in the words of `labels`.
 
@@ -118,7 +118,7 @@ def classify(
         support: Labelled vectors, (S, D).
         labels: Their labels, (S,), of any kind; classes may have different numbers of rows.
         query: Unlabelled vectors, (Q, D).
-        method: One of ncm-raw, ncm, kmeans, soft-kmeans, map, map-auto.
+        method: One of ncm-raw, ncm, kmeans, soft-kmeans, map, map-auto; or what `configure` gave, whose settings then hold.
         mean: What a `center(mean)` step subtracts, (D,).
         **settings: beta, pipeline, lam, alpha, n_steps, proportions, as in `configure`.
 
@@ -135,7 +135,9 @@ def classify(
         raise InputError(f"labels must hold one label per support row, {len(x)}, got {numbers.size}.")
     if x.shape[1] != q.shape[1]:
         raise InputError(f"support and query must have the same number of features, got {x.shape[1]} and {q.shape[1]}.")
-    chosen = configure(method, n_shot=int(shots.min()), **settings)
+    if isinstance(method, Method) and settings:
+        raise InputError(f"settings must be given to configure where method is a Method, got {', '.join(settings)}.")
+    chosen = method if isinstance(method, Method) else configure(method, n_shot=int(shots.min()), **settings)
     given = None if mean is None else torch.as_tensor(np.asarray(mean)).to(x)
     chosen = chosen.decide(torch.cat([x, q]))
     x, q = chosen.pipeline(x, q, mean=given)

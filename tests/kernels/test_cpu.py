@@ -160,3 +160,16 @@ def test_one_engine_serves_pipelines_in_turn(random):
         method = configure("kmeans", n_shot=1, pipeline=line)
         fresh = make_engine(random, engine="numba", device="cpu")
         np.testing.assert_array_equal(engine.predict(method, episodes), fresh.predict(method, episodes))
+
+
+@pytest.mark.parametrize("settings", [{"proportions": "estimate"}, {"proportions": "estimate", "lam": "auto"}, {"lam": "auto"}], ids=str)
+@pytest.mark.parametrize(("n_shot", "queries"), [(1, "dirichlet:2:40"), (5, "15"), (3, "present:2:30")])
+def test_estimates(real, settings, n_shot, queries):
+    method = configure("map", n_shot=n_shot, **settings)
+    assert_labels_agree(real, [method], n_way=5, n_shot=n_shot, queries=queries, n_episodes=6)
+
+
+def test_estimates_of_many_ways_and_two(random):
+    method = configure("map-auto", n_shot=2).decide(torch.as_tensor(random.features))
+    for n_way in (2, 11):
+        assert_labels_agree(random, [method], n_way=n_way, n_shot=2, queries=f"dirichlet:1:{6 * n_way}", n_episodes=6)

@@ -117,14 +117,20 @@ def check_lam(lam: float) -> None:
 def check_column_mass(target: Tensor, total: Tensor, *, minimum: bool) -> None:
     """Refuse class masses, (E, W), that do not fit the total mass of the samples, (E, 1)."""
     if not (target.isfinite() & (target >= 0)).all():
-        raise InputError("class masses must be finite and not negative.")
+        bad = target[~(target.isfinite() & (target >= 0))]
+        raise InputError(f"class masses must be finite and not negative, got {float(bad[0]):g}.")
     sums = target.sum(dim=-1, keepdim=True)
     slack = 1e-4 * total
     if minimum and (sums > total * (1 + 1e-6)).any():
-        raise InputError(f"the lower bounds of the classes must sum to at most {float(total.max()):g}, got {float(sums.max()):g}.")
+        most, asked = float(total.max()), float(sums.max())
+        raise InputError(f"the lower bounds of the classes must sum to at most {most:g}, got {asked:g}, {asked - most:g} too many.")
     if not minimum and ((sums - total).abs() > slack).any():
         worst = (sums - total).abs().argmax()
-        raise InputError(f"class masses must sum to {float(total[worst]):g}, the mass of the samples, got {float(sums[worst]):g}.")
+        excess = float(sums[worst] - total[worst])
+        raise InputError(
+            f"class masses must sum to {float(total[worst]):g}, the mass of the samples, got {float(sums[worst]):g}: "
+            f"{abs(excess):g} too {'many' if excess > 0 else 'few'}."
+        )
 
 
 def solve_biases(

@@ -13,6 +13,7 @@ from ptmap import __version__
 from ptmap.cli.compare import compare_command
 from ptmap.cli.console import EXIT_INTERRUPTED, say
 from ptmap.cli.data import data_app
+from ptmap.cli.doctor import doctor_command
 from ptmap.cli.evaluate import evaluate_command
 from ptmap.cli.extract import extract_command
 from ptmap.cli.label import label_command, next_command
@@ -55,6 +56,7 @@ app.command("predict")(predict_command)
 app.command("evaluate")(evaluate_command)
 app.command("compare")(compare_command)
 app.command("tune")(tune_command)
+app.command("doctor")(doctor_command)
 app.command("reproduce")(reproduce_command)
 app.add_typer(data_app, name="data")
 app.command("train")(train_command)

@@ -1,0 +1,175 @@
+"""Class proportions that nobody told: even classes keep PT-MAP's answer, uneven ones are found, odd input breaks nothing."""
+
+import numpy as np
+import pytest
+import torch
+
+from ptmap.classifiers import assign_map, assign_nearest
+from ptmap.classifiers.estimate import estimate_lam, free_shares
+from ptmap.classifiers.smoothing import SMOOTHED_ROWS, beside_neighbors, count_neighbors, smoothing_weight
+from ptmap.errors import InputError
+from ptmap.kernels import codes
+from ptmap.preprocess import Pipeline
+
+
+def centered(episodes):
+    support, query = Pipeline.parse("unit | center(support) | unit")(episodes.support, episodes.query)
+    return support, episodes.support_labels, query
+
+
+def accuracy(assignment, episodes):
+    return float((assignment.labels == episodes.query_labels).double().mean())
+
+
+def test_uneven_classes_are_found(draw_episodes):
+    counts = (40, 8, 2)
+    episodes = draw_episodes(n_episodes=20, n_shot=(3, 3, 3), n_query=counts, spread=0.9, dim=16)
+    found = assign_map(*centered(episodes), n_way=3, lam="auto", proportions="estimate")
+    equal = assign_map(*centered(episodes), n_way=3)
+    assert accuracy(found, episodes) > accuracy(equal, episodes) + 0.2
+    np.testing.assert_allclose(found.proportions.mean(dim=0).numpy(), np.array(counts) / 50, atol=0.06)
+    assert (found.certainty > 0.9).double().mean() > 0.9
+    truth = np.abs(np.array(counts) / 50 - 1 / 3).sum() / 2
+    np.testing.assert_allclose(found.imbalance.mean().item(), truth, atol=0.08)
+
+
+def test_even_classes_keep_the_answer_of_equal_sizes(draw_episodes):
+    episodes = draw_episodes(n_episodes=20, n_shot=(3, 3, 3), n_query=(15, 15, 15), spread=0.9, dim=16)
+    found = assign_map(*centered(episodes), n_way=3, proportions="estimate")
+    equal = assign_map(*centered(episodes), n_way=3)
+    assert (found.certainty < 0.1).double().mean() > 0.9
+    assert (found.labels == equal.labels).double().mean() > 0.99
+
+
+def test_absent_classes_get_almost_nothing(draw_episodes):
+    episodes = draw_episodes(n_episodes=20, n_shot=(5, 5, 5, 5), n_query=(20, 20, 0, 0), spread=0.8, dim=16)
+    found = assign_map(*centered(episodes), n_way=4, lam="auto", proportions="estimate")
+    assert accuracy(found, episodes) > 0.95
+    assert found.proportions[:, 2:].sum(dim=-1).mean() < 0.06
+
+
+def test_rows_of_the_plan_are_shares(draw_episodes):
+    found = assign_map(*centered(draw_episodes()), n_way=3, lam="auto", proportions="estimate")
+    assert (found.plan >= 0).all()
+    np.testing.assert_allclose(found.plan.sum(dim=-1).numpy(), 1, rtol=1e-9)
+    assert ((found.certainty >= 0) & (found.certainty <= 1)).all()
+    assert (found.plan.argmax(dim=-1) == found.labels).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("lam", [10.0, "auto"])
+def test_an_episode_is_answered_in_a_batch_as_alone(draw_episodes, dtype, lam):
+    inputs = centered(draw_episodes(n_episodes=4, n_shot=(1, 2, 3), n_query=(9, 4, 1), dtype=dtype))
+    together = assign_map(*inputs, n_way=3, lam=lam, proportions="estimate")
+    for episode in range(4):
+        alone = assign_map(*(x[episode : episode + 1] for x in inputs), n_way=3, lam=lam, proportions="estimate")
+        assert torch.equal(alone.labels[0], together.labels[episode])
+        np.testing.assert_allclose(alone.plan[0].numpy(), together.plan[episode].numpy(), atol=1e-4 if dtype == torch.float32 else 1e-9)
+
+
+def test_the_order_of_classes_and_queries_changes_nothing(draw_episodes):
+    support, labels, query = centered(draw_episodes(n_shot=(2, 2, 2), n_query=(12, 5, 1)))
+    found = assign_map(support, labels, query, n_way=3, lam="auto", proportions="estimate")
+    turned = assign_map(support, (labels + 1) % 3, query.flip(1), n_way=3, lam="auto", proportions="estimate")
+    assert torch.equal((found.labels + 1) % 3, turned.labels.flip(1))
+    np.testing.assert_allclose(found.certainty.numpy(), turned.certainty.numpy(), atol=1e-9)
+
+
+def test_fewer_queries_than_classes_go_to_the_nearest_mean_and_it_is_said(draw_episodes):
+    inputs = centered(draw_episodes(n_query=(1, 1, 0)))
+    with pytest.warns(UserWarning, match="at least as many queries as classes, got 2 for 3"):
+        found = assign_map(*inputs, n_way=3, proportions="estimate")
+    assert torch.equal(found.labels, assign_nearest(*inputs, n_way=3).labels)
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0])
+@pytest.mark.parametrize("lam", [10.0, "auto"])
+def test_constant_features_give_shares_and_no_nan(value, lam):
+    support, query, labels = torch.full((1, 6, 4), value), torch.full((1, 9, 4), value), torch.tensor([[0, 0, 1, 1, 2, 2]])
+    support, query = Pipeline.parse("center(support) | unit").apply(support, query)
+    found = assign_map(support, labels, query, n_way=3, lam=lam, proportions="estimate")
+    for part in (found.plan, found.prototypes, found.lam, found.certainty):
+        assert part.isfinite().all()
+
+
+def test_identical_queries_go_to_one_class(draw_episodes):
+    support, labels, query = centered(draw_episodes(n_shot=(3, 3, 3), n_query=(10, 0, 0), spread=0.2))
+    found = assign_map(support, labels, query[:, :1].expand(-1, 10, -1), n_way=3, lam="auto", proportions="estimate")
+    assert (found.labels == found.labels[:, :1]).all()
+    assert found.plan.isfinite().all()
+
+
+def test_two_ways_and_one_shot(draw_episodes):
+    episodes = draw_episodes(n_episodes=10, n_shot=(1, 1), n_query=(28, 4), spread=0.5)
+    found = assign_map(*centered(episodes), n_way=2, lam="auto", proportions="estimate")
+    assert accuracy(found, episodes) > 0.9
+
+
+def test_lam_grows_with_the_separation_of_the_classes(draw_episodes):
+    sharp, blurred = (
+        estimate_lam(*centered(draw_episodes(n_episodes=10, n_shot=(5, 5, 5), n_query=(20, 20, 20), spread=s)), n_way=3, alpha=0.2)
+        for s in (0.4, 1.2)
+    )
+    assert sharp.median() > 1.5 * blurred.median()
+    assert ((sharp > 1) & (sharp < 100)).all()
+
+
+@pytest.mark.parametrize("proportions", ["uniform", "free", [10, 5, 3]])
+def test_lam_may_be_estimated_for_any_class_sizes(draw_episodes, proportions):
+    inputs = centered(draw_episodes(n_query=(6, 6, 6)))
+    found = assign_map(*inputs, n_way=3, lam="auto", proportions=proportions)
+    for episode in range(3):
+        told = assign_map(*(x[episode : episode + 1] for x in inputs), n_way=3, lam=float(found.lam[episode]), proportions=proportions)
+        assert torch.equal(told.labels[0], found.labels[episode])
+
+
+def test_an_unknown_word_for_lam_is_refused(draw_episodes):
+    with pytest.raises(InputError, match="lam must be one of auto, a positive number, got 'warm'"):
+        assign_map(*draw_episodes().inputs, n_way=3, lam="warm")
+
+
+@pytest.mark.parametrize(
+    ("proportions", "said"),
+    [
+        ([10, 5, 4], "must sum to 18.*got 19: 1 too many"),
+        ([10, 5, 1], "2 too few"),
+        ([0.5, 0.7, -0.2], "not negative, got -3.6"),
+        ([0.5, float("nan"), 0.5], "finite and not negative, got nan"),
+    ],
+)
+def test_sizes_that_cannot_be_are_refused_in_numbers(draw_episodes, proportions, said):
+    with pytest.raises(InputError, match=said):
+        assign_map(*draw_episodes(n_query=(6, 6, 6)).inputs, n_way=3, proportions=proportions)
+
+
+def test_smoothing_keeps_norms_and_brings_classes_together(draw_episodes):
+    support, _, query = centered(draw_episodes(n_shot=(1, 1, 1), n_query=(12, 12, 12), spread=1.0, dim=32))
+    wide_support, wide_query = beside_neighbors(support, query, n_way=3)
+    np.testing.assert_allclose(wide_query.norm(dim=-1).numpy(), 1, rtol=1e-9)
+    assert wide_support.shape[-1] == 2 * support.shape[-1]
+    spread, wide_spread = (float((1 - x @ x.mT).mean()) for x in (query, wide_query))
+    assert wide_spread < spread
+
+
+def test_large_episodes_are_not_smoothed():
+    assert smoothing_weight(5, SMOOTHED_ROWS, 5) == 0
+    assert smoothing_weight(25, 75, 5) == pytest.approx(0.2)
+    assert count_neighbors(5, 75, 5) == 16
+
+
+def test_free_shares_leave_a_query_out_of_its_own_prototype():
+    # One query, one class each: with its own share left in, a query would pull its class to itself.
+    support = torch.tensor([[[1.0, 0.0], [-1.0, 0.0]]], dtype=torch.float64)
+    query = torch.tensor([[[0.0, 1.0], [0.0, 1.0]]], dtype=torch.float64)
+    shares = free_shares(support, torch.eye(2, dtype=torch.float64)[None], query, lam=torch.tensor([10.0]).double(), alpha=0.4)
+    np.testing.assert_allclose(shares.numpy(), 0.5, atol=1e-9)
+
+
+def test_the_kernel_knows_the_same_numbers():
+    from ptmap.classifiers import estimate, smoothing
+
+    names = "FREE_STEPS LENGTH_TRUST UNEVEN_AT SHARPNESS_OF_WEIGHT PRIOR_COUNT OWN_SHARE SHRINK_TO CALIBRATION ROUNDS"
+    for name in names.split():
+        assert getattr(codes, name) == getattr(estimate, name), name
+    assert codes.OWN_WEIGHT == smoothing.OWN_WEIGHT
+    assert (codes.SHORTEST_LAM, codes.LONGEST_LAM) == estimate.WIDEST
