@@ -13,6 +13,7 @@ import torch
 from ptmap.backbones import Backbone, save_backbone
 from ptmap.data import ImageSet
 from ptmap.data.decoding import UnreadableImageError
+from ptmap.data.image_set import ALL
 from ptmap.errors import InputError, unknown_choice
 from ptmap.evaluation.results import versions
 from ptmap.features import FeatureSet
@@ -139,8 +140,9 @@ def check_disjoint(*sets: ImageSet) -> None:
     base, *others = sets
     for other in others:
         if shared := sorted(set(base.class_names) & set(other.class_names)):
+            others = "validation" if other.split == ALL else other.split
             raise InputError(
-                f"base classes must not be among the {other.split} classes, got {len(shared)} in both, such as '{shared[0]}'. "
+                f"base classes must not be among the {others} classes, got {len(shared)} in both, such as '{shared[0]}'. "
                 "Features would be judged on classes that they were trained on."
             )
 
