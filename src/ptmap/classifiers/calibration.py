@@ -63,15 +63,16 @@ def expected_calibration_error(shares: Tensor, labels: Tensor, truth: Tensor, *,
     """Mean distance between confidence and accuracy over equal bins of confidence, (E, Q, W), (E, Q) and (E, Q) -> 0 to 1.
 
     >>> import torch
-    >>> expected_calibration_error(torch.tensor([[[0.8, 0.2]] * 5]), torch.zeros(1, 5).long(), torch.tensor([[0, 0, 0, 0, 1]]))
-    0.0
+    >>> shares, labels, truth = torch.tensor([[[0.9, 0.1]] * 4]), torch.zeros(1, 4).long(), torch.tensor([[0, 0, 0, 1]])
+    >>> round(expected_calibration_error(shares, labels, truth), 6)
+    0.15
     """
     confidence = shares.amax(dim=-1).double().reshape(-1)
     right = (labels == truth).double().reshape(-1)
     bins = (confidence * n_bins).ceil().clamp(1, n_bins).long() - 1
     counts = torch.bincount(bins, minlength=n_bins).clamp_min(1)
     gaps = torch.bincount(bins, weights=confidence - right, minlength=n_bins).abs()
-    return round(float((gaps / counts * torch.bincount(bins, minlength=n_bins)).sum()) / len(confidence), 12)
+    return float((gaps / counts * torch.bincount(bins, minlength=n_bins)).sum()) / len(confidence)
 
 
 def accuracy_at_coverage(shares: Tensor, *, wanted: float) -> tuple[float, float]:
