@@ -13,7 +13,7 @@ from ptmap.classifiers.assignment import Assignment, one_hot
 from ptmap.classifiers.estimate import plan_means
 
 TEMPERATURES = tuple(0.5 * 1.05**step for step in range(43))  # 0.5 to 3.9
-USUAL, USUAL_SPREAD = 1.3, 0.25  # of validation episodes (log-normal): where a handful of labels says little
+USUAL, USUAL_SPREAD = 1.6, 0.25  # log-normal, of validation episodes: five labels a class say little by themselves
 
 
 def leave_one_out_temperature(support: Tensor, support_labels: Tensor, query: Tensor, found: Assignment) -> Tensor:
@@ -62,15 +62,17 @@ def calibrate(found: Assignment, temperature: Tensor) -> Tensor:
 def expected_calibration_error(shares: Tensor, labels: Tensor, truth: Tensor, *, n_bins: int = 15) -> float:
     """Mean distance between confidence and accuracy over equal bins of confidence, (E, Q, W), (E, Q) and (E, Q) -> 0 to 1.
 
-    >>> expected_calibration_error(torch.tensor([[[0.8, 0.2]] * 5]), torch.zeros(1, 5).long(), torch.tensor([[0, 0, 0, 0, 1]]))
-    0.0
+    >>> import torch
+    >>> shares, labels, truth = torch.tensor([[[0.9, 0.1]] * 4]), torch.zeros(1, 4).long(), torch.tensor([[0, 0, 0, 1]])
+    >>> round(expected_calibration_error(shares, labels, truth), 6)
+    0.15
     """
     confidence = shares.amax(dim=-1).double().reshape(-1)
     right = (labels == truth).double().reshape(-1)
     bins = (confidence * n_bins).ceil().clamp(1, n_bins).long() - 1
     counts = torch.bincount(bins, minlength=n_bins).clamp_min(1)
     gaps = torch.bincount(bins, weights=confidence - right, minlength=n_bins).abs()
-    return round(float((gaps / counts * torch.bincount(bins, minlength=n_bins)).sum()) / len(confidence), 12)
+    return float((gaps / counts * torch.bincount(bins, minlength=n_bins)).sum()) / len(confidence)
 
 
 def accuracy_at_coverage(shares: Tensor, *, wanted: float) -> tuple[float, float]:
