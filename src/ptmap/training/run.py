@@ -140,9 +140,9 @@ def check_disjoint(*sets: ImageSet) -> None:
     base, *others = sets
     for other in others:
         if shared := sorted(set(base.class_names) & set(other.class_names)):
-            others = "validation" if other.split == ALL else other.split
+            what = "validation" if other.split == ALL else other.split
             raise InputError(
-                f"base classes must not be among the {others} classes, got {len(shared)} in both, such as '{shared[0]}'. "
+                f"base classes must not be among the {what} classes, got {len(shared)} in both, such as '{shared[0]}'. "
                 "Features would be judged on classes that they were trained on."
             )
 
