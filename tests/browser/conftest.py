@@ -16,6 +16,7 @@ from PIL import Image
 
 from ptmap.data import read_images
 from ptmap.features import FeatureSet
+from ptmap.labeling import session as session_module
 from ptmap.labeling.project import Project
 from ptmap.labeling.server import bind, make_app
 from ptmap.labeling.session import Session
@@ -72,8 +73,9 @@ def serve_apart() -> Callable[[Path], Server]:
 
 
 @pytest.fixture
-def serve() -> Callable[[Path], str]:
+def serve(monkeypatch) -> Callable[[Path], str]:
     """Servers in threads, to save the imports; gives the address."""
+    monkeypatch.setattr(session_module, "PAUSE", 0.05)  # a test does not think before it goes on
     ends: list[Callable[[], None]] = []
 
     def start(folder: Path) -> str:

@@ -4,7 +4,6 @@ import csv
 import io
 
 import numpy as np
-import pytest
 
 from ptmap.features import FeatureSet
 from ptmap.labeling.project import Project
@@ -25,10 +24,10 @@ def wait_sent(page, n):
 
 def wait_saved(page):
     """Until the server has answered all decisions and the thorough answer is there."""
-    for _ in range(200):
+    for _ in range(600):
         if page.evaluate("async () => (await (await fetch('/api/state')).json()).settled"):
             return
-        page.wait_for_timeout(100)
+        page.wait_for_timeout(30)
     raise AssertionError("the thorough answer never came")
 
 
@@ -74,7 +73,7 @@ def test_correct_five_by_keyboard_undo_reload_download(project, serve, visit):
             assert (row["label"], float(row["confidence"]), row["origin"]) == (guessed[path].label, guessed[path].confidence, "model")
 
 
-def test_nothing_is_lost_when_the_server_is_killed(project, serve_apart, visit):
+def test_nothing_is_lost_when_the_server_is_killed(project, serve_apart, serve, visit):
     server = serve_apart(project)
     page = visit(server.address)
     corrected = {}
@@ -87,8 +86,9 @@ def test_nothing_is_lost_when_the_server_is_killed(project, serve_apart, visit):
     page.keyboard.press("1")
     page.wait_for_selector("#trouble:not([hidden])")
     assert "does not answer" in page.inner_text("#trouble")
+    page.wait_for_function("() => document.querySelector('#n-yours').textContent === '9'")  # what was not kept does not look as if it were
     page.complaints.clear()  # the browser notes the refused connection
-    again = visit(serve_apart(project).address)  # the lock is free again
+    again = visit(serve(project))  # the lock is free again
     assert count(again, "yours") == 9
     rows = download(again)
     decided, _ = in_database(project)
@@ -96,6 +96,35 @@ def test_nothing_is_lost_when_the_server_is_killed(project, serve_apart, visit):
     assert {path: row["label"] for path, row in rows.items() if row["origin"] == "person"} == corrected
     assert {path for path, each in decided.items() if each.origin == "person"} == set(corrected)
     page.complaints.clear()
+
+
+def test_from_the_first_label_on(project, serve, visit):
+    with Project.open(project, write=True) as empty:
+        empty.journal.decide(dict.fromkeys(empty.journal.current), origin="person")
+    page = visit(serve(project))
+    assert "name its class" in page.inner_text("#pinned-note")
+    assert "Name the class" in page.inner_text("#confirm")
+    assert focused(page)[1:] == ["no label"]
+    for n, name in enumerate(("leek", "apple"), start=1):
+        page.keyboard.press("Enter")  # there is nothing to confirm: asks for the name
+        assert page.is_visible("#palette")
+        page.keyboard.type(name)
+        page.keyboard.press("Enter")
+        wait_sent(page, n)
+    wait_saved(page)
+    page.wait_for_function(
+        "() => Number(document.querySelector('#n-sure').textContent) + Number(document.querySelector('#n-doubtful').textContent) === 58"
+    )
+
+
+def test_the_page_counts_as_the_advice_does(project, serve, visit):
+    page = visit(serve(project))
+    wait_saved(page)
+    page.reload()
+    page.wait_for_selector(".tile")
+    n = count(page, "doubtful")
+    said = page.inner_text("#advice").lower()
+    assert said.startswith("no image is doubtful" if n == 0 else "1 image is doubtful" if n == 1 else f"{n} images are doubtful")
 
 
 def test_several_at_once_a_new_class_and_the_whole_class(project, serve, visit):
@@ -184,11 +213,12 @@ def test_on_a_phone(project, serve, visit):
     assert box["height"] > 250  # the pictures keep most of the screen
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_light_and_dark(project, serve, visit, scheme):
-    page = visit(serve(project), color_scheme=scheme)
-    red, green, blue = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)")
-    assert (red + green + blue < 200) == (scheme == "dark")
+def test_light_and_dark(project, serve, visit):
+    address = serve(project)
+    for scheme in ("light", "dark"):
+        page = visit(address, color_scheme=scheme)
+        red, green, blue = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)")
+        assert (red + green + blue < 200) == (scheme == "dark")
 
 
 def test_every_control_is_reached_by_tab_and_has_a_name(project, serve, visit):
@@ -246,6 +276,16 @@ def test_thirty_thousand_scroll_without_loading_them_all(tmp_path, serve, visit)
     wait_sent(page, 19)
 
 
+FLIGHT = """async () => {  // up and down without a rest
+  const grid = document.querySelector('#grid');
+  for (let i = 0; i < 8; i++) {
+    grid.scrollTop = i % 2 ? 0 : grid.scrollHeight;
+    await new Promise(requestAnimationFrame);
+    await new Promise(requestAnimationFrame);
+  }
+}"""
+
+
 def test_only_pictures_in_sight_are_fetched(project, serve, visit, browser):
     context = browser.new_context(viewport={"width": 500, "height": 300})
     page = context.new_page()
@@ -256,6 +296,12 @@ def test_only_pictures_in_sight_are_fetched(project, serve, visit, browser):
     page.keyboard.press("+")
     page.wait_for_timeout(300)
     assert 0 < len(set(asked)) < 60
+    page.evaluate(FLIGHT)
+    page.wait_for_timeout(100)
+    before = len(asked)
+    page.evaluate(FLIGHT)
+    assert len(asked) == before  # who flies past asks for nothing
+    page.wait_for_function("() => [...document.querySelectorAll('.tile img')].every((image) => image.complete && image.src)")
     context.close()
 
 

@@ -115,10 +115,46 @@ def test_bad_labels_end_in_words(here, photos, backbone, tmp_path, labels, words
     assert not (tmp_path / "x.csv").exists()
 
 
-def test_bad_output_is_noticed_before_the_work(here, tmp_path):
-    done = here("label", tmp_path / "nowhere", "--output", tmp_path / "x.txt")
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--output", "x.txt"), "must end in .csv or .parquet"),
+        (("--output", "photos"), "must end in .csv"),
+        (("--output", "few.csv/x.csv"), "cannot be written"),
+        (("--report", "photos"), "is a folder"),
+        (("--model", "m.bin"), "must end in .safetensors"),
+        (("--label-studio", "few.csv/x.json"), "cannot be written"),
+        (("--copy-to", "photos/sorted"), "must not lie inside"),
+        (("--truth", "nowhere.csv"), "--truth must be 'folders' or a CSV file"),
+        (("--abstain", "90"), "from 0 to 1"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_the_work(here, photos, tmp_path, monkeypatch, options, words):
+    monkeypatch.chdir(tmp_path)
+    done = here("label", "photos", "--labels", "few.csv", "--backbone", "never-reached", *options)
     assert done.code == 2
-    assert "must end in .csv or .parquet" in done.stderr
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_images_that_cannot_be_read_are_said_in_one_line(here, photos, backbone, tmp_path):
+    (photos / "leek" / "broken.png").write_bytes(b"nothing")
+    options = ("--labels", tmp_path / "few.csv", "--backbone", backbone, "--device", "cpu", "--output", tmp_path / "l.csv")
+    done = here("label", photos, *options, "--model", tmp_path / "m.safetensors")
+    assert done.code == 0
+    assert "UserWarning" not in done.stderr
+    assert done.stderr.count("broken.png") == 2  # the list and the reason, on one line
+    done = here("predict", tmp_path / "m.safetensors", photos / "leek" / "broken.png", photos / "leek" / "0.png", "--device", "cpu")
+    assert len(done.stdout.splitlines()) == 2
+    assert "broken.png" in done.stderr
+    assert "UserWarning" not in done.stderr
+
+
+def test_the_photos_are_left_alone(here, photos, backbone, tmp_path):
+    before = {path: path.stat().st_mtime_ns for path in photos.rglob("*")}
+    options = ("--labels", tmp_path / "few.csv", "--backbone", backbone, "--device", "cpu", "--output", tmp_path / "l.csv")
+    assert here("label", photos, *options, "--report", tmp_path / "r.html").code == 0
+    assert {path: path.stat().st_mtime_ns for path in photos.rglob("*")} == before
 
 
 def test_a_class_of_one_and_nothing_left(here, photos, backbone, tmp_path):

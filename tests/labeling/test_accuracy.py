@@ -1,13 +1,15 @@
 """The estimate from hidden labels: honest, bounded, absent where it cannot be made."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from ptmap.labeling import model
-from ptmap.labeling.accuracy import estimate_accuracy, wilson
+from ptmap.labeling import accuracy, model
+from ptmap.labeling.accuracy import estimate_accuracy, weigh, wilson
 
 
 @given(st.integers(1, 500), st.data())
@@ -42,6 +44,52 @@ def test_classes_of_one_label_cannot_be_hidden(blobs, hide):
     labels = hide(blobs.labels, 1)
     labels[1] = blobs.labels[1]
     assert estimate_accuracy(vectors, labels, n_way=4).n_hidden == 2
+
+
+def test_hard_labels_do_not_make_the_rest_look_bad(make_blobs, hide):
+    """A person who labels what is suggested labels the doubtful ones: the estimate must not take them for the rule."""
+    blobs = make_blobs(spread=2.6, per_class=80, seed=3)
+    vectors = model.prepare(blobs.features)
+    labels = hide(blobs.labels, 4)
+    for _ in range(2):
+        answer = model.solve(vectors, labels, n_way=4)
+        unknown = np.flatnonzero(labels < 0)
+        doubtful = unknown[np.argsort(answer.margins[unknown])[:24]]
+        labels[doubtful] = blobs.labels[doubtful]
+    answer = model.solve(vectors, labels, n_way=4)
+    truth = (answer.labels == blobs.labels)[labels < 0].mean()
+    found = estimate_accuracy(vectors, labels, n_way=4)
+    plain = found.n_right / found.n_hidden
+    assert plain < truth - 0.1
+    assert abs(found.accuracy - truth) < abs(plain - truth) / 2
+    assert found.high > truth - 0.05
+
+
+@given(
+    st.lists(st.sampled_from([0.3, 0.5, 0.7, 0.9, 1.0]), min_size=1, max_size=60),
+    st.lists(st.sampled_from([0.2, 0.5, 0.7, 0.95, 1.0]), max_size=60),
+)
+def test_weights_are_shares(sure, elsewhere):
+    weights = weigh(np.array(sure), np.array(elsewhere))
+    assert weights.sum() == pytest.approx(1)
+    assert (weights >= 0).all()
+    if len(elsewhere) == 0 or len(set(sure)) == 1:
+        assert weights == pytest.approx(np.full(len(sure), 1 / len(sure)))
+
+
+def test_threads_change_nothing(blobs, hide):
+    vectors, labels = model.prepare(blobs.features), hide(blobs.labels, 5)
+    with ThreadPoolExecutor(2) as pool:
+        assert estimate_accuracy(vectors, labels, n_way=4, pool=pool) == estimate_accuracy(vectors, labels, n_way=4)
+
+
+def test_many_labels_cost_no_more_than_some(make_blobs, monkeypatch):
+    monkeypatch.setattr(accuracy, "MOST_LABELLED", 40)
+    blobs = make_blobs(per_class=60)
+    labels = blobs.labels.copy()
+    labels[::3] = -1
+    found = estimate_accuracy(model.prepare(blobs.features), labels, n_way=4)
+    assert found.n_hidden == 40
 
 
 def test_it_can_be_called_off(blobs, hide):

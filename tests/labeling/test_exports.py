@@ -3,6 +3,8 @@
 import csv
 import io
 import json
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -61,7 +63,7 @@ def as_rows(collection, label):
 def test_class_folders(tmp_path, collection, link):
     rows = as_rows(collection, lambda name: name.split("-")[0].replace("plum", ""))
     for _ in range(2):  # the second time changes nothing
-        assert file_into_folders(tmp_path / "sorted", rows, collection, link=link) == 24
+        assert file_into_folders(tmp_path / "sorted", rows, collection, link=link) == 0
     found = {folder.name: len(list(folder.iterdir())) for folder in (tmp_path / "sorted").iterdir()}
     assert found == {"apple": 8, "leek": 8, "unlabelled": 8}
     one = tmp_path / "sorted" / "apple" / "apple-3.png"
@@ -75,6 +77,33 @@ def test_nothing_is_overwritten(tmp_path, collection):
     file_into_folders(tmp_path / "sorted", as_rows(collection, lambda _: "fruit"), collection, link=False)
     assert (tmp_path / "sorted" / "fruit" / "apple-0.png").read_text() == "mine"
     assert (tmp_path / "sorted" / "fruit" / "apple-0-2.png").is_file()
+
+
+def test_what_an_earlier_run_left_is_counted_and_kept(tmp_path, collection):
+    file_into_folders(tmp_path / "sorted", as_rows(collection, lambda _: "fruit"), collection, link=False)
+    assert file_into_folders(tmp_path / "sorted", as_rows(collection, lambda _: "food"), collection, link=False) == 24
+    assert len(list((tmp_path / "sorted").rglob("*.png"))) == 48
+
+
+def test_two_copies_of_one_image_are_both_filed(tmp_path, photos):
+    shutil.copy(photos / "apple-0.png", photos / "again.png")
+    (photos / "more").mkdir()
+    shutil.copy(photos / "apple-0.png", photos / "more" / "apple-0.png")
+    images = read_images(photos)
+    features = FeatureSet.from_arrays(np.ones((len(images), 2)), [-1] * len(images), [], names=images.names)
+    collection = Collection.of_features(features).with_images(images, photos)
+    for _ in range(2):
+        file_into_folders(tmp_path / "sorted", as_rows(collection, lambda _: "x"), collection, link=False)
+        assert len(list((tmp_path / "sorted" / "x").iterdir())) == 26
+
+
+def test_links_work_from_a_path_relative_to_here(tmp_path, photos, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    images = read_images(Path("photos"))
+    features = FeatureSet.from_arrays(np.ones((len(images), 2)), [-1] * len(images), [], names=images.names)
+    collection = Collection.of_features(features).with_images(images, Path("photos"))
+    file_into_folders(Path("linked"), as_rows(collection, lambda _: "x"), collection, link=True)
+    assert all(link.exists() for link in Path("linked/x").iterdir())
 
 
 def test_copies_inside_the_photos_are_refused(collection):

@@ -5,7 +5,9 @@ from hypothesis import given as given_by
 from hypothesis import strategies as st
 
 from ptmap.errors import FileFormatError, InputError
+from ptmap.labeling.exports import to_csv
 from ptmap.labeling.given import check_enough, check_label, labels_of_folders, read_labels
+from ptmap.labeling.table import LabelRow
 
 NAMES = ("a/1.jpg", "a/2.jpg", "b/3.jpg")
 
@@ -25,6 +27,7 @@ def write(tmp_path, text, **how):
         "Path\tLabel\na\\1.jpg\tleek\n./b/3.jpg\tapple\n\n",
         "id,file,class\n7,1.jpg,leek\n8,3.jpg, apple \n",
         'path,label\n"a/1.jpg",leek\r\nb/3.jpg,"apple"\r\n',
+        '"path","label","a, b"\n"a/1.jpg","leek","x, y"\n"b/3.jpg","apple"\n',
     ],
 )
 def test_the_forms_people_write(tmp_path, text):
@@ -34,6 +37,53 @@ def test_the_forms_people_write(tmp_path, text):
 def test_absolute_paths_inside_the_folder(tmp_path):
     text = f"path,label\n{tmp_path}/photos/a/1.jpg,leek\n"
     assert read_labels(write(tmp_path, text), NAMES, root=tmp_path / "photos").labels == {0: "leek"}
+
+
+def test_paths_from_the_file_or_from_here(tmp_path, monkeypatch):
+    root = tmp_path / "photos"
+    text = "path,label\nphotos/a/1.jpg,leek\n../" + tmp_path.name + "/photos/b/3.jpg,apple\n"
+    assert read_labels(write(tmp_path, text.replace("../", "./../")), NAMES, root=root).labels == {0: "leek", 2: "apple"}
+    monkeypatch.chdir(tmp_path.parent)
+    (tmp_path / "elsewhere").mkdir()
+    text = f"path,label\n{tmp_path.name}/photos/a/1.jpg,leek\n"
+    assert read_labels(write(tmp_path / "elsewhere", text), NAMES, root=root).labels == {0: "leek"}
+    with pytest.raises(InputError, match=r"line 2: other/a/1\.jpg"):
+        read_labels(write(tmp_path, "path,label\nother/a/1.jpg,leek\n"), NAMES, root=root)
+
+
+@pytest.mark.parametrize("letters", ["a, b", 'say "x"', "a\u2028b", "=1+1", "früh 早餐"])
+def test_labels_as_ptmap_wrote_them_come_back(tmp_path, letters):
+    rows = [LabelRow("a/1.jpg", letters, 1.0, "", 1.0, "person"), LabelRow("b/3.jpg", "leek", 0.5, "", 0.1, "model")]
+    assert read_labels(write(tmp_path, to_csv(rows)), NAMES).labels == {0: letters, 2: "leek"}
+
+
+def test_what_excel_calls_unicode_text(tmp_path):
+    assert read_labels(write(tmp_path, "path\tlabel\r\na/1.jpg\tGrün\r\n", encoding="utf-16"), NAMES).labels == {0: "Grün"}
+
+
+@pytest.mark.parametrize("name", ["few.xlsx", "few.ods", "renamed.csv"])
+def test_spreadsheets_are_refused_kindly(tmp_path, name):
+    (tmp_path / name).write_bytes(b"PK\x03\x04 and so on")
+    with pytest.raises(FileFormatError, match=r"spreadsheet.*CSV UTF-8"):
+        read_labels(tmp_path / name, NAMES)
+
+
+def test_a_quotation_mark_left_open_eats_no_lines(tmp_path):
+    with pytest.raises(FileFormatError, match=r"line 3: .*quotation mark"):
+        read_labels(write(tmp_path, 'path,label\na/1.jpg,leek\na/2.jpg,"leek\nb/3.jpg,apple\n'), NAMES)
+    with pytest.raises(InputError, match="line 2: a label must be one line"):
+        read_labels(write(tmp_path, 'path,label\na/1.jpg,"le\nek"\n'), NAMES)
+
+
+def test_other_encodings_are_refused_with_the_line(tmp_path):
+    with pytest.raises(FileFormatError, match="line 3: the file must be text in UTF-8"):
+        read_labels(write(tmp_path, "path,label\na/1.jpg,leek\nb/3.jpg,Grün\n", encoding="latin-1"), NAMES)
+
+
+def test_capital_letters_are_remarked_on():
+    remarks = check_enough({0: "Leek", 1: "leek", 2: "apple", 3: "x" * 190}, 9)
+    assert "'Leek' and 'leek'" in remarks[0]
+    assert all(len(remark) < 300 for remark in remarks)
 
 
 def test_names_that_macs_decompose(tmp_path):

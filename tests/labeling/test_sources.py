@@ -112,6 +112,55 @@ def test_names_of_all_kinds(photos, extraction):
     assert {row.label for row in rows} == set(odd.values())
 
 
+class Forbidden(Extraction):
+    """Whoever asks it for features asks too early."""
+
+    def __call__(self, *_):
+        raise AssertionError("images were read before the labels")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("path,label\nnowhere.png,leek\n", "line 2: nowhere.png"),
+        ("path,label\napple-0.png,apple\n", "at least two classes"),
+        ("path,label\n", "no labels to learn from"),
+    ],
+)
+def test_wrong_labels_are_refused_before_any_image_is_read(photos, tmp_path, text, words):
+    (tmp_path / "bad.csv").write_text(text)
+    with pytest.raises(InputError, match=words):
+        open_source(photos, labels=tmp_path / "bad.csv", extraction=Forbidden(), enough=True)
+
+
+def test_labels_of_images_that_cannot_be_read_are_no_mistake(photos, few, extraction):
+    (photos / "empty.png").touch()
+    (photos / "broken.png").write_bytes(b"nothing")
+    few.write_text(few.read_text() + "empty.png,apple\nbroken.png,leek\n")
+    source = open_source(photos, labels=few, extraction=extraction)
+    assert len(source.labels) == 6
+    assert any("broken.png" in remark and "Replace it" in remark for remark in source.remarks)
+
+
+def test_pictures_in_other_forms_are_named(photos, few, extraction, tmp_path):
+    for name in ("IMG_1.HEIC", "deep/2.heic", "film.mov", ".hidden.heic"):
+        (photos / name).parent.mkdir(exist_ok=True)
+        (photos / name).write_bytes(b"x")
+    remarks = open_source(photos, labels=few, extraction=extraction).remarks
+    assert any("2 .heic files" in remark and "JPEG" in remark for remark in remarks)
+    assert any("1 .mov" in remark for remark in remarks)
+    (tmp_path / "phone").mkdir()
+    (tmp_path / "phone" / "a.heic").write_bytes(b"x")
+    with pytest.raises(FileFormatError, match=r"1 \.heic.*JPEG"):
+        open_source(tmp_path / "phone", labels=None, extraction=extraction)
+
+
+def test_a_plus_in_a_path_is_no_second_backbone(encoder, tmp_path):
+    shutil.copy(encoder, tmp_path / "a+b.safetensors")
+    assert len(Extraction(backbone=str(tmp_path / "a+b.safetensors")).encoders()) == 1
+    assert len(Extraction(backbone=f"{encoder} + {encoder}").encoders()) == 2
+
+
 def test_no_images(tmp_path, extraction):
     with pytest.raises(PtmapError, match="does not exist"):
         open_source(tmp_path / "empty", labels=None, extraction=extraction)
@@ -140,7 +189,8 @@ def test_a_project_begins_grows_and_exports(photos, few, tmp_path, extraction):
     begin_project(tmp_path / "p", open_source(photos, labels=few, extraction=extraction)).close()
     (photos / "apple-7.png").rename(photos / "apple-8.png")
     with Project.open(tmp_path / "p", write=True) as project:
-        assert refresh(project, extraction) == 24
+        assert refresh(project, extraction) == []
+        assert len(project.load()) == 24
         collection = project.load()
         assert "apple-8.png" in collection.names
         assert "apple-7.png" not in collection.names
@@ -187,9 +237,9 @@ def test_projects_refuse_what_is_in_the_way(photos, few, tmp_path, extraction):
 def test_a_model_for_later_images(photos, few, tmp_path, extraction):
     outcome = label_source(open_source(photos, labels=few, extraction=extraction))
     Predictor.of(outcome).save(tmp_path / "m.safetensors")
-    one = predict_later(tmp_path / "m.safetensors", [photos / "leek-6.png"], device="cpu")
+    one, _ = predict_later(tmp_path / "m.safetensors", [photos / "leek-6.png"], device="cpu")
     assert [(row.path, row.label) for row in one] == [((photos / "leek-6.png").as_posix(), "leek")]
-    rows = predict_later(tmp_path / "m.safetensors", [photos], device="cpu")
+    rows, _ = predict_later(tmp_path / "m.safetensors", [photos], device="cpu")
     assert sum(row.label == row.path.split("/")[-1].split("-")[0] for row in rows) >= 22
     with pytest.raises(FileFormatError, match="does not exist"):
         predict_later(tmp_path / "m.safetensors", [photos / "no.png"], device="cpu")
@@ -199,7 +249,7 @@ def test_a_model_of_features_agrees_with_the_labelling(tmp_path, blobs, hide, ex
     np.savez(tmp_path / "f.npz", features=blobs.features, labels=hide(blobs.labels, 3), class_names=np.array(blobs.class_names))
     outcome = label_source(open_source(tmp_path / "f.npz", labels=None, extraction=extraction))
     Predictor.of(outcome).save(tmp_path / "m.safetensors")
-    rows = predict_later(tmp_path / "m.safetensors", [tmp_path / "f.npz"])
+    rows, _ = predict_later(tmp_path / "m.safetensors", [tmp_path / "f.npz"])
     same = [a.label == b.label for a, b in zip(rows, outcome.rows, strict=True) if b.origin == "model"]
     assert np.mean(same) > 0.99
     with pytest.raises(InputError, match="only be asked about features"):

@@ -65,9 +65,11 @@ def test_no_more_than_there_are(blobs):
     ("share", "estimate", "words"),
     [
         (0.5, None, "second image of a class"),
-        (0.5, Estimate(5, 10, 0.24, 0.76), "1 images are doubtful"),
-        (0.99, Estimate(5, 10, 0.24, 0.76), "No image is doubtful"),
-        (0.5, Estimate(200, 200, 0.98, 1.0), "hardly help"),
+        (0.5, Estimate(5, 10, 0.5, 0.24, 0.76), "1 image is doubtful"),
+        (0.99, Estimate(10, 10, 1.0, 0.72, 1.0), "No image is doubtful, but 10 hidden labels prove little"),
+        (0.99, Estimate(80, 100, 0.8, 0.71, 0.87), "No image is doubtful, but hidden labels say 80%"),
+        (0.5, Estimate(200, 200, 1.0, 0.98, 1.0), "hardly help. Look over the doubtful ones: 1 image is doubtful."),
+        (0.99, Estimate(200, 200, 1.0, 0.98, 1.0), "hardly help. You may stop: no image is doubtful."),
     ],
 )
 def test_advice(share, estimate, words):

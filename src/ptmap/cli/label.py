@@ -1,7 +1,7 @@
 """`ptmap label`: a folder and a few labels in, all labels out; and `ptmap next`: what to label next."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ptmap.cli import options
-from ptmap.cli.console import say
+from ptmap.cli.console import end_interrupted, say
+from ptmap.cli.extract import ExtractionBar
 
 if TYPE_CHECKING:
-    from ptmap.features.extraction import Progress
     from ptmap.labeling.sources import Source
 
 SourceArgument = Annotated[
@@ -56,14 +56,26 @@ def label_command(
 
     ptmap label features.parquet --output labels.csv --abstain 0.9
     """
-    from ptmap.labeling.exports import check_table, file_into_folders, write_label_studio, write_table
+    from ptmap.labeling.exports import check_class_folders, check_table, file_into_folders, write_label_studio, write_table
     from ptmap.labeling.outcome import describe_score, label_source
-    from ptmap.labeling.predictor import Predictor
+    from ptmap.labeling.predictor import Predictor, check_model
     from ptmap.labeling.report import write_report
-    from ptmap.labeling.sources import read_truth
+    from ptmap.labeling.sources import check_truth, read_truth
+    from ptmap.labeling.table import check_abstain
+    from ptmap.labeling.writing import check_writable
 
+    check_abstain(abstain)  # all that can be refused is refused before the work
     check_table(output)
-    source = open_with_progress(photos, labels, backbone=backbone, device=device, batch_size=batch_size, num_workers=num_workers)
+    check_truth(truth)
+    for file in filter(None, (report, label_studio)):
+        check_writable(file)
+    if model is not None:
+        check_model(model)
+    for place in filter(None, (copy_to, link_to)):
+        check_class_folders(place, photos)
+    source = open_with_progress(
+        photos, labels, backbone=backbone, device=device, batch_size=batch_size, num_workers=num_workers, enough=True
+    )
     true = None if truth is None else read_truth(truth, source.collection.names, root=source.collection.root)
     outcome = label_source(source, abstain=abstain)
     score = None if true is None else outcome.score(true)
@@ -82,7 +94,8 @@ def label_command(
         written.append(report)
     for folder, link in ((copy_to, False), (link_to, True)):
         if folder is not None:
-            file_into_folders(folder, outcome.rows, source.collection, link=link)
+            if n_others := file_into_folders(folder, outcome.rows, source.collection, link=link):
+                say(f"{folder} holds {n_others:,} other files, of an earlier run perhaps: nothing was removed.")
             written.append(folder)
     if as_json:
         found = outcome.summary() | {"output": str(output)}
@@ -113,6 +126,8 @@ def next_command(
     from ptmap.labeling.outcome import suggest_next
 
     source = open_with_progress(photos, labels, backbone=backbone, device=device, batch_size=batch_size, num_workers=num_workers)
+    for remark in source.remarks:
+        say(remark)
     names, advice = suggest_next(source, n=count)
     if as_json:
         typer.echo(json.dumps({"next": names, "advice": advice}, indent=2, ensure_ascii=False))
@@ -122,26 +137,29 @@ def next_command(
 
 
 def open_with_progress(
-    photos: Path, labels: Path | None, *, backbone: str, device: str, batch_size: int | None, num_workers: int | None
+    photos: Path,
+    labels: Path | None,
+    *,
+    backbone: str,
+    device: str,
+    batch_size: int | None,
+    num_workers: int | None,
+    enough: bool = False,
 ) -> "Source":
     """Open what the person named, with a bar while features are computed."""
     from ptmap.features.store import FeatureStore
     from ptmap.labeling.sources import Extraction, open_source
 
-    with extraction_bar() as report:
-        extraction = Extraction(backbone, device, batch_size, num_workers, FeatureStore(), report)
-        return open_source(photos, labels=labels, extraction=extraction)
+    with resumable() as bar:
+        extraction = Extraction(backbone, device, batch_size, num_workers, FeatureStore(), bar)
+        return open_source(photos, labels=labels, extraction=extraction, enough=enough)
 
 
 @contextmanager
-def extraction_bar() -> Iterator[Callable[["Progress"], None]]:
-    """A bar on stderr with the time left; none where stderr is no terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    talk = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("images"), TimeRemainingColumn())
-    words = {"hash": "looking through", "extract": "features"}
-    with Progress(*columns, console=talk, transient=True, disable=not talk.is_terminal) as bars:
-        tasks = {stage: bars.add_task(word, total=None, visible=False) for stage, word in words.items()}
-        yield lambda now: bars.update(tasks[now.stage], completed=now.done, total=now.total, visible=now.done < now.total)
+def resumable() -> Iterator[ExtractionBar]:
+    """A bar while features are computed; Ctrl-C ends with a word on what is kept."""
+    with ExtractionBar() as bar:
+        try:
+            yield bar
+        except KeyboardInterrupt:
+            end_interrupted("the features computed so far are kept; the same command goes on from there.")

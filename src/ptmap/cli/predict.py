@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from ptmap.cli import options
+from ptmap.cli.console import say
 from ptmap.cli.label import Abstain
 
 
@@ -26,5 +27,7 @@ def predict_command(
     from ptmap.labeling.exports import to_csv
     from ptmap.labeling.later import predict_later
 
-    rows = predict_later(model, images, abstain=abstain, device=device)
+    rows, remarks = predict_later(model, images, abstain=abstain, device=device)
+    for remark in remarks:
+        say(remark)
     typer.echo(json.dumps([row._asdict() for row in rows], indent=2, ensure_ascii=False) if as_json else to_csv(rows), nl=as_json)

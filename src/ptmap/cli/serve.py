@@ -7,7 +7,7 @@ import typer
 
 from ptmap.cli import options
 from ptmap.cli.console import say
-from ptmap.cli.label import Backbone, BatchSize, NumWorkers, extraction_bar
+from ptmap.cli.label import Backbone, BatchSize, NumWorkers, resumable
 
 
 def serve_command(
@@ -34,9 +34,9 @@ def serve_command(
     from ptmap.labeling.sources import Extraction
     from ptmap.labeling.starting import start_session
 
-    with extraction_bar() as report:
-        extraction = Extraction(backbone, device, batch_size, num_workers, FeatureStore(), report)
-        session = start_session(project, photos=photos, labels=labels, extraction=extraction)
+    with resumable() as bar:
+        extraction = Extraction(backbone, device, batch_size, num_workers, FeatureStore(), bar)
+        session = start_session(project, photos=photos, labels=labels, extraction=extraction, on_remark=say)
 
     def ready(address: str) -> None:
         typer.echo(address)

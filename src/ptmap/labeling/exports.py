@@ -11,9 +11,9 @@ from typing import Any
 from urllib.parse import quote
 
 from ptmap.errors import InputError, MissingExtraError
-from ptmap.evaluation.folder import make_folder, write_file
 from ptmap.labeling.collection import Collection
 from ptmap.labeling.table import LabelRow
+from ptmap.labeling.writing import check_writable, unwritable, write_file
 
 UNKNOWN_FOLDER = "unlabelled"  # of images that the model left without a label
 FORBIDDEN = re.compile(r'[<>:"/\\|?*\x00-\x1f]')  # what Windows, the strictest, does not allow in file names
@@ -34,7 +34,7 @@ def check_table(path: Path) -> None:
     """Refuse a path that `write_table` could not write, before any work is done."""
     if path.suffix.lower() not in TABLES:
         raise InputError(f"--output must end in {' or '.join(TABLES)}, got '{path.name}'.")
-    make_folder(path.parent)
+    check_writable(path)
 
 
 def write_table(path: Path, rows: Sequence[LabelRow]) -> None:
@@ -51,7 +51,6 @@ def write_label_studio(path: Path, rows: Sequence[LabelRow], *, prefix: str) -> 
         rows: The outcome; rows without a label become tasks without a prediction.
         prefix: What comes before each path, such as "/data/local-files/?d=photos/".
     """
-    make_folder(path.parent)
     write_file(path, (json.dumps([_task(row, prefix) for row in rows], indent=1, ensure_ascii=False) + "\n").encode())
 
 
@@ -64,47 +63,59 @@ def _task(row: LabelRow, prefix: str) -> dict[str, Any]:
 
 
 def file_into_folders(folder: Path, rows: Sequence[LabelRow], collection: Collection, *, link: bool) -> int:
-    """Copy (or link) every image into a folder of its class; how many there are now.
+    """Copy (or link) every image into a folder of its class; how many other files lie in the class folders.
 
     An image that is there already under the same name is left alone; another file in its place gets
-    company: 'a/1.jpg' and 'b/1.jpg' become '1.jpg' and '1-2.jpg'. Nothing is ever overwritten.
+    company: 'a/1.jpg' and 'b/1.jpg' become '1.jpg' and '1-2.jpg'. Nothing is ever overwritten or removed.
     """
     if collection.root is None:
         raise InputError("--copy-to and --link-to need a folder of images, got features only.")
-    inside = folder.resolve().is_relative_to(collection.root.resolve())
-    if inside:
-        raise InputError(
-            f"{folder} must not lie inside the folder of images {collection.root}: the copies would be images of their own next time."
-        )
+    check_class_folders(folder, collection.root)
     place: Callable[[Path, Path], object] = _link if link else shutil.copy2
     folders = _folder_names({row.label for row in rows if row.label})
-    n_filed = 0
+    filed: set[Path] = set()
     for item, row in enumerate(rows):
         source = collection.path(item)
         if source is None:
             continue
-        target = make_folder(folder / folders.get(row.label, UNKNOWN_FOLDER)) / Path(row.path).name
-        free = _free_name(source, target)
-        if free is not None:
-            place(source, free)
-        n_filed += 1
-    return n_filed
+        target = folder / folders.get(row.label, UNKNOWN_FOLDER) / Path(row.path).name
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target, there = _find_place(source, target, filed)
+            if not there:
+                place(source, target)
+        except OSError as error:
+            raise unwritable(target, error) from error
+        filed.add(target)
+    return sum(path not in filed for each in folder.iterdir() if each.is_dir() for path in each.iterdir()) if folder.is_dir() else 0
+
+
+def check_class_folders(folder: Path, root: Path) -> None:
+    """Refuse a folder for copies where they would be taken for images of their own next time."""
+    if folder.resolve().is_relative_to(root.resolve()):
+        raise InputError(f"{folder} must not lie inside the folder of images {root}: the copies would be images of their own next time.")
 
 
 def _link(source: Path, target: Path) -> None:
-    target.symlink_to(source)
+    target.symlink_to(source.absolute())  # a path from here leads nowhere from there
 
 
-def _free_name(source: Path, target: Path) -> Path | None:
-    """A path beside `target` where nothing is; None where the source itself is there already."""
+def _find_place(source: Path, target: Path, filed: set[Path]) -> tuple[Path, bool]:
+    """A path beside `target` for a source: where it is already, or where nothing is; and which of the two."""
     number = 2
     candidate = target
     while candidate.exists() or candidate.is_symlink():
-        if candidate.exists() and (candidate.samefile(source) or candidate.read_bytes() == source.read_bytes()):
-            return None
+        if candidate not in filed and candidate.exists() and _same(candidate, source):
+            return candidate, True
         candidate = target.with_name(f"{target.stem}-{number}{target.suffix}")
         number += 1
-    return candidate
+    return candidate, False
+
+
+def _same(one: Path, other: Path) -> bool:
+    if one.samefile(other):
+        return True
+    return one.stat().st_size == other.stat().st_size and one.read_bytes() == other.read_bytes()
 
 
 def _folder_names(labels: set[str]) -> dict[str, str]:
@@ -112,8 +123,7 @@ def _folder_names(labels: set[str]) -> dict[str, str]:
     names: dict[str, str] = {}
     taken = {UNKNOWN_FOLDER}
     for label in sorted(labels):
-        plain = FORBIDDEN.sub("_", label).strip(". ") or "_"
-        plain = plain.encode()[:LONGEST_NAME].decode(errors="ignore")
+        plain = FORBIDDEN.sub("_", label).strip(". ").encode()[:LONGEST_NAME].decode(errors="ignore").rstrip(". ") or "_"
         name, number = plain, 2
         while name.lower() in taken:
             name, number = f"{plain}-{number}", number + 1

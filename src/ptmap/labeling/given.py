@@ -1,6 +1,9 @@
 """The labels a person gave: read from a CSV file or from folder names, and checked against what is there."""
 
+import codecs
 import csv
+import io
+import os
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -10,8 +13,10 @@ from ptmap.errors import FileFormatError, InputError
 
 NAME_COLUMNS = ("path", "file_name", "filename", "file", "image", "name")
 LABEL_COLUMNS = ("label", "class", "category")
+SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods", ".numbers")
 UNLABELLED_FOLDERS = ("unlabelled", "unlabeled")  # sub-folders that are no class
 SHOWN = 8  # lines of a kind of problem that a message lists
+LONGEST_SHOWN = 40  # characters of a label in a message
 LONGEST_LABEL = 200  # characters: class names become folder names, and most file systems stop at 255 bytes
 
 
@@ -31,9 +36,9 @@ def read_labels(path: Path, names: Sequence[str], *, root: Path | None = None) -
     Args:
         path: The file: comma, semicolon or tab between the columns, UTF-8.
         names: The names of the items, in order.
-        root: The folder that absolute paths may lie in.
+        root: The folder of the items: paths may also be absolute, or relative to the file or to the current folder.
     """
-    lookup = _Lookup(names, root)
+    lookup = _Lookup(names, root, beside=path.parent)
     first: dict[int, tuple[int, str]] = {}  # item: line and label
     unknown, contrary, again = [], [], []
     for line, name, label in _rows(path):
@@ -48,7 +53,7 @@ def read_labels(path: Path, names: Sequence[str], *, root: Path | None = None) -
         elif first[item][1] == label:
             again.append(line)
         else:
-            contrary.append(f"lines {first[item][0]} and {line}: {name} is '{first[item][1]}' and '{label}'")
+            contrary.append(f"lines {first[item][0]} and {line}: {name} is '{_short(first[item][1])}' and '{_short(label)}'")
     problems = []
     if unknown:
         problems.append(f"{_count(unknown, 'path')} not found among the {len(names):,} items:\n" + _listed(unknown))
@@ -96,10 +101,19 @@ def check_enough(labels: Mapping[int, str], n_items: int) -> tuple[str, ...]:
             "sub-folder per class."
         )
     if len(counts) == 1:
-        raise InputError(f"labels must name at least two classes, got only '{next(iter(counts))}'. Label a few images of another class.")
+        raise InputError(
+            f"labels must name at least two classes, got only '{_short(next(iter(counts)))}'. Label a few images of another class."
+        )
     remarks = []
+    alike: dict[str, list[str]] = {}
+    for name in sorted(counts):
+        alike.setdefault(name.casefold(), []).append(name)
+    if twins := [names for names in alike.values() if len(names) > 1]:
+        words = "; ".join(" and ".join(f"'{_short(name)}'" for name in names) for names in twins[:SHOWN])
+        remarks.append(f"Classes that differ in capital letters only count as different: {words}.")
     if single := sorted(name for name, count in counts.items() if count == 1):
-        words = ", ".join(f"'{name}'" for name in single[:SHOWN]) + (f" and {len(single) - SHOWN} more" if len(single) > SHOWN else "")
+        words = ", ".join(f"'{_short(name)}'" for name in single[:SHOWN])
+        words += f" and {len(single) - SHOWN} more" if len(single) > SHOWN else ""
         remarks.append(f"One label only: {words}. Two or more let ptmap estimate its accuracy, and make it higher.")
     if len(labels) == n_items:
         remarks.append(f"All {n_items:,} images have a label already: there is nothing left to label.")
@@ -107,10 +121,11 @@ def check_enough(labels: Mapping[int, str], n_items: int) -> tuple[str, ...]:
 
 
 class _Lookup:
-    """Finds an item by the path a person wrote: relative, with back slashes, absolute, or the bare name of one file."""
+    """Finds an item by the path a person wrote: from the folder or from here, absolute, with back slashes, or one file's bare name."""
 
-    def __init__(self, names: Sequence[str], root: Path | None) -> None:
+    def __init__(self, names: Sequence[str], root: Path | None, *, beside: Path) -> None:
         self.root = root
+        self.starts = (beside, Path())  # where relative paths may begin, besides the folder itself
         self.items = {_plain(name): item for item, name in enumerate(names)}
         bare: dict[str, list[int]] = {}
         for name, item in self.items.items():
@@ -119,11 +134,15 @@ class _Lookup:
 
     def find(self, written: str) -> int | None:
         name = _plain(written)
-        if self.root is not None and Path(written).is_absolute():
-            for root in (self.root, self.root.resolve()):
-                if Path(written).is_relative_to(root):
-                    name = _plain(Path(written).relative_to(root).as_posix())
-        return self.items.get(name, self.bare.get(name))
+        found = self.items.get(name, self.bare.get(name))
+        if found is not None or self.root is None:
+            return found
+        for root in (self.root.absolute(), self.root.resolve()):
+            for start in self.starts:
+                path = Path(os.path.normpath(start.absolute() / name))  # an absolute name stays what it is
+                if path.is_relative_to(root) and (item := self.items.get(_plain(path.relative_to(root).as_posix()))) is not None:
+                    return item
+        return None
 
 
 def _plain(name: str) -> str:
@@ -135,31 +154,45 @@ def _rows(path: Path) -> Iterable[tuple[int, str, str]]:
     """(line number, name, label) of each row that is not blank."""
     if not path.is_file():
         raise FileFormatError(f"{path} is not a file of labels. Check the path for a slip of the pen.")
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise FileFormatError(f"{path} must be text in UTF-8, got other bytes at {error.start}. Save it as 'CSV UTF-8'.") from None
-    lines = text.splitlines()
-    if not lines:
-        raise FileFormatError(f"{path} must hold columns path and label, got an empty file.")
-    separator = max(",;\t", key=lines[0].count)
-    reader = csv.reader(lines, delimiter=separator)
-    header = [word.strip().lower() for word in next(reader)]
+    text = _text(path)
+    first = text.partition("\n")[0].strip("\r")
+    if not first:
+        raise FileFormatError(f"{path} must begin with a line 'path,label', got {'an empty file' if not text else 'an empty line'}.")
+    separator = max(",;\t", key=first.count)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    header = [word.strip().lower() for word in first.replace('"', "").split(separator)]
     name_at = next((header.index(word) for word in NAME_COLUMNS if word in header), None)
     label_at = next((header.index(word) for word in LABEL_COLUMNS if word in header), None)
     if name_at is None or label_at is None:
         raise FileFormatError(
             f"{path} must begin with the names of its columns, path (or file_name) and label, "
-            f"got '{lines[0][:80]}'. Add the line 'path,label'."
+            f"got '{first[:80]}'. Add the line 'path,label'."
         )
+    line = 1
     try:
         for row in reader:
-            if any(word.strip() for word in row):
-                if len(row) <= max(name_at, label_at):
-                    row = [*row, *[""] * (max(name_at, label_at) + 1 - len(row))]
-                yield reader.line_num, row[name_at], row[label_at]
+            if line > 1 and any(word.strip() for word in row):
+                row = [*row, *[""] * (max(name_at, label_at) + 1 - len(row))]
+                yield line, row[name_at], row[label_at]
+            line = reader.line_num + 1
     except csv.Error as error:
-        raise FileFormatError(f"{path}, line {reader.line_num}: {error}. Save the file as CSV anew.") from error
+        raise FileFormatError(f"{path}, line {line}: {error}. Is a quotation mark left open? Save the file as CSV anew.") from error
+
+
+def _text(path: Path) -> str:
+    """The text of a file, as UTF-8 or as what Excel calls Unicode text."""
+    content = path.read_bytes()
+    if path.suffix.lower() in SPREADSHEETS or content.startswith(b"PK\x03\x04"):
+        raise FileFormatError(f"{path} is a spreadsheet. Open it and save it as 'CSV UTF-8', then give that file.")
+    try:
+        return content.decode("utf-16" if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise FileFormatError(f"{path}, line {line}: the file must be text in UTF-8, got other letters. Save it as 'CSV UTF-8'.") from None
+
+
+def _short(label: str) -> str:
+    return label if len(label) <= LONGEST_SHOWN else f"{label[:LONGEST_SHOWN]}…"
 
 
 def _count(things: Sequence[object], word: str) -> str:

@@ -1,7 +1,6 @@
 """Later images, one by one, by a kept model."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +13,11 @@ from ptmap.features import read_features
 from ptmap.labeling.collection import Collection
 from ptmap.labeling.predictor import Predictor
 from ptmap.labeling.sources import Extraction
-from ptmap.labeling.table import LabelRow
+from ptmap.labeling.table import LabelRow, check_abstain
 
 
-def predict_later(model: Path, paths: Sequence[Path], *, abstain: float = 0.0, device: str = "auto") -> list[LabelRow]:
-    """Labels of images, folders of images or one file of features, in the order given.
+def predict_later(model: Path, paths: Sequence[Path], *, abstain: float = 0.0, device: str = "auto") -> tuple[list[LabelRow], list[str]]:
+    """Labels of images, folders of images or one file of features, in the order given; and what should be said about them.
 
     Args:
         model: What `ptmap label --model` wrote.
@@ -26,10 +25,11 @@ def predict_later(model: Path, paths: Sequence[Path], *, abstain: float = 0.0, d
         abstain: Confidence below which the label is left out.
         device: Where the network runs.
     """
+    check_abstain(abstain)
     predictor = Predictor.load(model)
     if len(paths) == 1 and paths[0].is_file() and paths[0].suffix.lower() not in SUFFIXES:
         features = read_features(paths[0])
-        return predictor.rows(Collection.of_features(features).names, features.features, abstain=abstain)
+        return predictor.rows(Collection.of_features(features).names, features.features, abstain=abstain), []
     if not predictor.backbone:
         raise InputError(f"{model} was made from features and can only be asked about features, got {paths[0]}.")
     extraction = Extraction(predictor.backbone, device)
@@ -39,9 +39,8 @@ def predict_later(model: Path, paths: Sequence[Path], *, abstain: float = 0.0, d
         raise InputError(
             f"{predictor.backbone} has other weights here ({weights[:8]}…) than when {model} was made ({known[:8]}…). Label anew."
         )
-    found = replace(extraction)(_gather(paths))
-    assert found.names is not None
-    return predictor.rows(found.names, found.features, abstain=abstain)
+    found, remarks = extraction.with_remarks(_gather(paths))
+    return predictor.rows(Collection.of_features(found).names, found.features, abstain=abstain), remarks
 
 
 def _gather(paths: Sequence[Path]) -> ImageSet:

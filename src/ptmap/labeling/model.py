@@ -140,12 +140,12 @@ def solve_again(vectors: Vectors, labels: NDArray[np.int64], *, start: Answer, c
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
-    """One thread for torch meanwhile: on a machine with other work, threads that wait for each other cost tenfold here."""
+def one_thread() -> Iterator[int]:
+    """One thread for torch meanwhile, and how many it had: where there is other work, threads that wait for each other cost tenfold."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        yield
+        yield before
     finally:
         torch.set_num_threads(before)
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,8 @@ from ptmap.labeling.given import check_enough
 from ptmap.labeling.sources import Source
 from ptmap.labeling.suggestions import DOUBTFUL, advise, suggest
 from ptmap.labeling.table import MODEL, LabelRow, number_classes, tabulate
+
+WORTH_SAYING = 0.03  # difference between the estimate and the plain share of hidden labels that came back right
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,10 +86,7 @@ class Outcome:
             + (f", {found['left_out']:,} left out as too doubtful." if found["left_out"] else ".")
         ]
         if self.estimate is not None:
-            lines.append(
-                f"Estimated accuracy {self.estimate.accuracy:.0%} (95 % interval {self.estimate.low:.0%} to {self.estimate.high:.0%}): "
-                f"{self.estimate.n_right} of your {self.estimate.n_hidden} labels came back right when hidden."
-            )
+            lines.append(describe_estimate(self.estimate))
         return "\n".join([*lines, self.advice])
 
     def summary(self) -> dict[str, Any]:
@@ -99,7 +99,7 @@ class Outcome:
             "left_out": sum(not row.label for row in self.rows),
             "doubtful": sum(row.confidence < DOUBTFUL for row in by_model),
             "classes": dict(sorted(Counter(row.label for row in self.rows if row.label).items())),
-            "estimated_accuracy": None if self.estimate is None else {**self.estimate._asdict(), "accuracy": self.estimate.accuracy},
+            "estimated_accuracy": None if self.estimate is None else self.estimate._asdict(),
             "advice": self.advice,
             "pipeline": str(self.vectors.pipeline),
             "lam": self.answer.lam,
@@ -118,9 +118,11 @@ def label_source(source: Source, *, abstain: float = 0.0) -> Outcome:
     thin = check_enough(source.labels, len(source.collection))
     numbers, class_names = number_classes(source.labels, len(source.collection))
     vectors = model.prepare(source.collection.features)
-    answer = model.solve(vectors, numbers, n_way=len(class_names))
+    with model.one_thread() as n_cores, ThreadPoolExecutor(n_cores) as pool:  # one solution a core
+        solving = pool.submit(model.solve, vectors, numbers, n_way=len(class_names))
+        estimate = estimate_accuracy(vectors, numbers, n_way=len(class_names), pool=pool)
+        answer = solving.result()
     rows = tabulate(source.collection.names, class_names, answer, source.origins, abstain=abstain)[: source.n_listed]
-    estimate = estimate_accuracy(vectors, numbers, n_way=len(class_names))
     return Outcome(
         source,
         class_names,
@@ -141,6 +143,15 @@ def suggest_next(source: Source, *, n: int) -> tuple[list[str], str]:
     numbers, _ = number_classes(source.labels, len(source.collection))
     found = suggest(model.prepare(source.collection.features), numbers, None, n=n)
     return [source.collection.names[item] for item in found], advise(None, numbers, None)
+
+
+def describe_estimate(estimate: Estimate) -> str:
+    """One line: how many labels found are right, and how that is known."""
+    words = f"{estimate.n_right} of your {estimate.n_hidden} labels came back right when hidden"
+    difference = estimate.accuracy - estimate.n_right / estimate.n_hidden
+    if abs(difference) >= WORTH_SAYING:
+        words += f"; they are {'harder' if difference > 0 else 'easier'} than the rest, which is reckoned with"
+    return f"Estimated accuracy {estimate.accuracy:.0%} (95 % interval {estimate.low:.0%} to {estimate.high:.0%}): {words}."
 
 
 def describe_score(score: Score) -> str:

@@ -18,16 +18,23 @@ from numpy.typing import NDArray
 
 from ptmap.classifiers.assignment import similarities
 from ptmap.errors import FileFormatError, InputError
-from ptmap.evaluation.folder import make_folder, write_file
 from ptmap.features.storage import reading
 from ptmap.labeling.model import Answer
 from ptmap.labeling.outcome import Outcome
 from ptmap.labeling.table import LabelRow, tabulate
+from ptmap.labeling.writing import check_writable, write_file
 from ptmap.preprocess import Pipeline
 
 KEY = "ptmap_model"
 VERSION = 1
 HOLDS = "what `ptmap label --model` wrote"
+
+
+def check_model(path: Path) -> None:
+    """Refuse a path that no model can be written to, before any work is done."""
+    if path.suffix != ".safetensors":
+        raise InputError(f"--model must end in .safetensors, got '{path.name}'.")
+    check_writable(path)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,8 +81,7 @@ class Predictor:
 
     def save(self, path: Path) -> None:
         """Write a .safetensors file, all or nothing."""
-        if path.suffix != ".safetensors":
-            raise InputError(f"--model must end in .safetensors, got '{path.name}'.")
+        check_model(path)
         tensors = {"prototypes": self.prototypes, "biases": self.biases}
         tensors |= {f"mean_{number}": mean.reshape(1, -1) for number, mean in enumerate(self.means)}
         about = {
@@ -87,7 +93,6 @@ class Predictor:
             "provenance": self.provenance,
         }
         arrays = {name: np.ascontiguousarray(tensor.numpy()) for name, tensor in tensors.items()}
-        make_folder(path.parent)
         write_file(path, safetensors.numpy.save(arrays, metadata={KEY: json.dumps(about, sort_keys=True)}))
 
     @classmethod

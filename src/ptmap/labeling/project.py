@@ -12,11 +12,11 @@ from typing import Self
 
 from ptmap.data import ImageSet, read_images
 from ptmap.errors import FileFormatError, InputError
-from ptmap.evaluation.folder import make_folder
 from ptmap.features import FeatureSet
 from ptmap.labeling.collection import Collection
 from ptmap.labeling.journal import Decided, Journal
 from ptmap.labeling.lock import ProjectLock
+from ptmap.labeling.writing import make_folder
 
 DATABASE, FEATURES, THUMBNAILS, LOCK = "project.sqlite", "features.safetensors", "thumbnails", "lock"
 ROOT, BACKBONE, TITLE = "root", "backbone", "title"  # keys of `Journal.about`
@@ -46,11 +46,7 @@ class Project:
             root: The folder of the images that the features are of, if they are of images.
             backbone: Name of the encoder, to compute features of images that are added later.
         """
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise InputError(f"{folder} must be a new or empty folder for a project, got one with other things in it. Name another.")
-        if root is not None and make_folder(folder).resolve().is_relative_to(root.resolve()):
-            folder.rmdir()
-            raise InputError(f"{folder} must not lie inside the folder of images {root}: its thumbnails would be images. Name another.")
+        check_place(folder, root)
         project = cls(make_folder(folder), write=True)
         project.journal.describe({TITLE: title, BACKBONE: backbone} | ({} if root is None else {ROOT: str(root.resolve())}))
         project.keep_features(features, {} if root is None else stamps_of(read_images(root)))
@@ -115,6 +111,14 @@ class Project:
         """The labels that a person or a file gave, by number in the collection."""
         current = self.journal.current
         return {item: current[name] for item, name in enumerate(collection.names) if name in current}
+
+
+def check_place(folder: Path, root: Path | None) -> None:
+    """Refuse a folder where no project of the images in `root` can begin."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"{folder} must be a new or empty folder for a project, got one with other things in it. Name another.")
+    if root is not None and folder.resolve().is_relative_to(root.resolve()):
+        raise InputError(f"{folder} must not lie inside the folder of images {root}: its thumbnails would be images. Name another.")
 
 
 def is_project(folder: Path) -> bool:

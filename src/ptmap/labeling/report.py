@@ -2,6 +2,7 @@
 
 import base64
 import html
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib import resources
@@ -12,14 +13,15 @@ from numpy.typing import NDArray
 
 from ptmap import __version__
 from ptmap.errors import PtmapError
-from ptmap.evaluation.folder import make_folder, write_file
 from ptmap.labeling.collection import Collection
 from ptmap.labeling.outcome import Outcome, Score
 from ptmap.labeling.scatter import color, draw_map, project_plane
 from ptmap.labeling.table import MODEL
 from ptmap.labeling.thumbnails import make_thumbnail
+from ptmap.labeling.writing import write_file
 
 TEMPLATE = resources.files("ptmap.labeling") / "report.html"
+PART = re.compile(r"\{\{(\w+)\}\}")  # all in one go: a class may be called {{map}}
 SIDE = 96  # pixels of a picture: 48 on a fine screen, about 2 kB
 SHOWN = 6  # least certain and most certain images of each class
 MOST_CLASSES = 200  # of which pictures are shown
@@ -34,7 +36,6 @@ def write_report(path: Path, outcome: Outcome, truth: Mapping[int, str] | None =
         outcome: What came of a labelling.
         truth: True labels by item, where known.
     """
-    make_folder(path.parent)
     write_file(path, build_report(outcome, truth).encode())
 
 
@@ -52,10 +53,7 @@ def build_report(outcome: Outcome, truth: Mapping[int, str] | None = None) -> st
         "settings": _settings(outcome),
         "written": f"ptmap {__version__}, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
     }
-    page = TEMPLATE.read_text(encoding="utf-8")
-    for name, content in parts.items():
-        page = page.replace("{{" + name + "}}", content)
-    return page
+    return PART.sub(lambda found: parts[found[1]], TEMPLATE.read_text(encoding="utf-8"))
 
 
 def _text(words: object) -> str:
@@ -100,8 +98,8 @@ def _proportions(outcome: Outcome, score: Score | None) -> str:
             f'<td class="number">{given[number]:,}</td>{recall}</tr>'
         )
     last = "" if score is None else '<th class="number">found right</th>'
-    head = f'<tr><th>class</th><th class="number">images</th><th class="number">share</th><th></th><th class="number">given</th>{last}</tr>'
-    return f"<table><thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>"
+    first = '<th>class</th><th class="number">images</th><th class="number">share</th><th class="bar"></th><th class="number">given</th>'
+    return f"<table><thead><tr>{first}{last}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
 
 
 def _confusion(outcome: Outcome, score: Score) -> str:
@@ -109,14 +107,14 @@ def _confusion(outcome: Outcome, score: Score) -> str:
         return f"<p>The matrix is drawn for up to {MOST_CONFUSED} classes.</p>"
     totals = score.confusion.sum(axis=1, keepdims=True)
     shares = score.confusion / np.maximum(totals, 1)
-    columns = "".join(f'<th scope="col"><span>{_text(name)}</span></th>' for name in outcome.class_names)
+    columns = "".join(f'<th scope="col" title="{_text(name)}"><span>{_text(name)}</span></th>' for name in outcome.class_names)
     rows = []
     for number, name in enumerate(outcome.class_names):
         cells = "".join(
             _cell(int(n), float(share), column == number)
             for column, (n, share) in enumerate(zip(score.confusion[number], shares[number], strict=True))
         )
-        rows.append(f'<tr><th scope="row">{_text(name)}</th>{cells}</tr>')
+        rows.append(f'<tr><th scope="row" title="{_text(name)}">{_text(name)}</th>{cells}</tr>')
     table = f'<table class="confusion"><thead><tr><td></td>{columns}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
     note = "Rows are the truth, columns the labels found; labels that were given are left out."
     return f'<section><h2>Confusions</h2><p class="note">{note}</p><div class="scroll">{table}</div></section>'

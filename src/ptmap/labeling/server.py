@@ -23,12 +23,10 @@ HOST = "127.0.0.1"
 PAGE = resources.files("ptmap.labeling") / "page"
 FILES = {  # what the page is made of
     "style.css": "text/css",
-    "app.js": "text/javascript",
-    "api.js": "text/javascript",
-    "grid.js": "text/javascript",
-    "layout.js": "text/javascript",
-    "panels.js": "text/javascript",
     "icon.svg": "image/svg+xml",
+    **{
+        f"{part}.js": "text/javascript" for part in ("api", "app", "decisions", "display", "grid", "layout", "panels", "sections", "shared")
+    },
 }
 TOKEN_MARK = "{{token}}"
 KEPT = "private, max-age=31536000, immutable"  # a thumbnail's address changes with the collection

@@ -228,7 +228,7 @@ class Session:
         else:
             columns = np.array([place[name] for name in state.active])
             labels = columns[state.answer.labels]
-            confidence = np.rint(PERMILLE * state.answer.shares.max(axis=1)).astype(np.int64)
+            confidence = (PERMILLE * state.answer.shares.max(axis=1)).astype(np.int64)  # down: what is doubtful must look so
         marks = bytearray(b"0" * len(self.collection))
         for item, decided in state.given.items():
             marks[item] = ord(MARKS.get(decided.origin, "1"))
@@ -243,6 +243,6 @@ class Session:
             "changed": list(state.changed),
             "suggested": [int(item) for item in state.suggested],
             "doubtful_below": round(PERMILLE * DOUBTFUL),
-            "estimate": None if estimate is None else {**estimate._asdict(), "accuracy": estimate.accuracy},
+            "estimate": None if estimate is None else estimate._asdict(),
             "advice": advise(state.answer, state.numbers, estimate),
         }

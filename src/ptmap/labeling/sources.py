@@ -1,5 +1,6 @@
 """From what a person names (a folder of images, a file of features, a project) to a Collection and its labels."""
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +15,8 @@ from ptmap.features import FeatureSet, read_features
 from ptmap.features.extraction import Progress, extract
 from ptmap.features.store import FeatureStore
 from ptmap.labeling.collection import Collection
-from ptmap.labeling.given import Given, labels_of_folders, read_labels
+from ptmap.labeling.foreign import remark_foreign
+from ptmap.labeling.given import Given, check_enough, labels_of_folders, read_labels
 from ptmap.labeling.project import Project, is_project, stamps_of
 from ptmap.labeling.table import IMPORT
 
@@ -36,8 +38,9 @@ class Extraction:
     on_progress: Callable[[Progress], None] | None = None
 
     def encoders(self) -> list[Encoder]:
-        """The encoders by name."""
-        return [load_encoder(name.strip()) for name in self.backbone.split("+")]
+        """The encoders by name; "a+b" stands for two, unless it is the path of a file."""
+        names = [self.backbone] if Path(self.backbone).is_file() else self.backbone.split("+")
+        return [load_encoder(name.strip()) for name in names]
 
     def __call__(self, images: ImageSet) -> FeatureSet:
         """The features of all images that can be read."""
@@ -50,6 +53,13 @@ class Extraction:
             n_workers=self.n_workers,
             on_progress=self.on_progress,
         )
+
+    def with_remarks(self, images: ImageSet) -> tuple[FeatureSet, list[str]]:
+        """The same, and what was warned of meanwhile: images that cannot be read, a store that cannot be written."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            features = self(images)
+        return features, list(dict.fromkeys(str(each.message) for each in caught if each.category is UserWarning))
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +74,7 @@ class Source:
     n_listed: int  # the first so many items are the person's; labelled images from elsewhere come after
 
 
-def open_source(path: Path, *, labels: Path | None, extraction: Extraction) -> Source:
+def open_source(path: Path, *, labels: Path | None, extraction: Extraction, enough: bool = False) -> Source:
     """Items, features and labels of a folder of images, a file of features or a project.
 
     Args:
@@ -72,40 +82,46 @@ def open_source(path: Path, *, labels: Path | None, extraction: Extraction) -> S
         labels: A CSV file, or a folder with a sub-folder a class; None for the labels that `path` itself
             has: sub-folders, the labels in the file, or the decisions in the project.
         extraction: How images become features.
+        enough: Refuse labels that nothing can be learned from, before any image is read.
     """
     if is_project(path):
         return _of_project(path, labels)
     if path.is_dir():
-        return _of_images(path, labels, extraction)
+        return _of_images(path, labels, extraction, enough=enough)
     if path.suffix.lower() in SUFFIXES:
         raise InputError(f"{path} is one image. Name a folder of images to label, or use `ptmap predict MODEL {path.name}`.")
     return _of_features(path, labels)
 
 
-def _of_images(folder: Path, labels: Path | None, extraction: Extraction) -> Source:
-    images = read_images(folder)
+def _of_images(folder: Path, labels: Path | None, extraction: Extraction, *, enough: bool) -> Source:
+    foreign = remark_foreign(folder)
+    try:
+        images = read_images(folder)
+    except FileFormatError as error:
+        raise FileFormatError(" ".join([str(error), *foreign])) from error
+    remarks = list(foreign)
     n_photos = len(images)
-    given_by_file: dict[str, str] = {}  # name: label
-    if labels is not None and labels.is_dir():
-        images, given_by_file = _join(images, read_images(labels), labels)
-    remarks = (
-        [f"{_count(len(images.problems), 'file')} passed over: {_some([str(each) for each in images.problems])}"] if images.problems else []
-    )
-    features = extraction(images)
-    assert features.names is not None
-    if lost := sorted(set(images.names) - set(features.names)):
-        remarks.append(f"{_count(len(lost), 'image')} cannot be read and will have no label: {_some(lost)}")
-    collection = Collection.of_features(features, title=images.name).with_images(images, folder)
-    names = collection.names
+    by_name: dict[str, str]
     if labels is None:
-        given = labels_of_folders(names)
-    elif given_by_file:
-        given = Given({item: given_by_file[name] for item, name in enumerate(names) if name in given_by_file})
-    else:
-        given = _without(read_labels(labels, [*names, *lost], root=folder), len(names))
+        by_name = {images.names[item]: label for item, label in labels_of_folders(images.names).labels.items()}
+    elif labels.is_dir():
+        images, by_name = _join(images, read_images(labels), labels)
+    else:  # before any image is read: a slip in a file of labels must not cost minutes
+        passed_over = [problem.name for problem in images.problems]
+        known = [*images.names, *passed_over]
+        given = read_labels(labels, known, root=folder)
+        remarks += given.remarks
+        by_name = {known[item]: label for item, label in given.labels.items()}
+    if enough:
+        check_enough(dict(enumerate(by_name.values())), len(images))
+    if images.problems:
+        remarks.append(f"{_count(len(images.problems), 'file')} passed over: {_some([str(each) for each in images.problems])}")
+    features, warned = extraction.with_remarks(images)
+    collection = Collection.of_features(features, title=images.name).with_images(images, folder)
     beside = set(images.names[n_photos:])
-    n_listed = sum(name not in beside for name in names)
-    return _source(collection, given, remarks, extraction.backbone, n_listed)
+    n_listed = sum(name not in beside for name in collection.names)
+    found = Given({item: by_name[name] for item, name in enumerate(collection.names) if name in by_name})
+    return _source(collection, found, [*remarks, *warned], extraction.backbone, n_listed)
 
 
 def _join(photos: ImageSet, labelled: ImageSet, folder: Path) -> tuple[ImageSet, dict[str, str]]:
@@ -194,14 +210,22 @@ def import_labels(project: Project, collection: Collection, labels: dict[int, st
     return len(new)
 
 
-def refresh(project: Project, extraction: Extraction) -> int:
-    """Compute the features of images that came or changed since; how many images there are now."""
+def refresh(project: Project, extraction: Extraction) -> list[str]:
+    """Compute the features of images that came or changed since; what should be said about it."""
     if project.root is None or not project.root.is_dir():
-        return len(project.load())
+        return []
     images = read_images(project.root)
-    if project.backbone and project.is_stale(images):
-        project.keep_features(replace(extraction, backbone=project.backbone)(images), stamps_of(images))
-    return len(images)
+    if not project.backbone or not project.is_stale(images):
+        return []
+    features, remarks = replace(extraction, backbone=project.backbone).with_remarks(images)
+    project.keep_features(features, stamps_of(images))
+    return remarks
+
+
+def check_truth(words: str | None) -> None:
+    """Refuse what `read_truth` could not read, before any work is done."""
+    if words not in (None, FOLDERS) and not Path(words).is_file():
+        raise FileFormatError(f"--truth must be '{FOLDERS}' or a CSV file with columns path and label, got '{words}', which is no file.")
 
 
 def read_truth(words: str, names: tuple[str, ...], *, root: Path | None) -> dict[int, str]:
@@ -212,11 +236,6 @@ def read_truth(words: str, names: tuple[str, ...], *, root: Path | None) -> dict
 def _source(collection: Collection, given: Given, remarks: list[str], backbone: str, n_listed: int) -> Source:
     origins = dict.fromkeys(given.labels, IMPORT)
     return Source(collection, given.labels, origins, (*remarks, *given.remarks), backbone, n_listed)
-
-
-def _without(given: Given, n_items: int) -> Given:
-    """Without the labels of images that cannot be read."""
-    return given._replace(labels={item: label for item, label in given.labels.items() if item < n_items})
 
 
 def _count(n: int, word: str) -> str:

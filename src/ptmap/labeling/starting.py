@@ -1,15 +1,18 @@
 """From the command line to a running session: begin or open a project, import labels, notice new images."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from ptmap.errors import InputError
 from ptmap.labeling.given import read_labels
-from ptmap.labeling.project import Project, is_project
+from ptmap.labeling.project import Project, check_place, is_project
 from ptmap.labeling.session import Session
 from ptmap.labeling.sources import Extraction, begin_project, import_labels, open_source, refresh
 
 
-def start_session(folder: Path, *, photos: Path | None, labels: Path | None, extraction: Extraction) -> Session:
+def start_session(
+    folder: Path, *, photos: Path | None, labels: Path | None, extraction: Extraction, on_remark: Callable[[str], None] = lambda _: None
+) -> Session:
     """A session of a project, which is begun if it is not there yet.
 
     Args:
@@ -17,6 +20,7 @@ def start_session(folder: Path, *, photos: Path | None, labels: Path | None, ext
         photos: What a new project is of.
         labels: To import: a CSV file, or for a new project a folder with a sub-folder a class.
         extraction: How images become features.
+        on_remark: Told what should be said about the images and labels.
     """
     if is_project(folder):
         project = Project.open(folder, write=True)
@@ -25,15 +29,23 @@ def start_session(folder: Path, *, photos: Path | None, labels: Path | None, ext
                 raise InputError(
                     f"{folder} is a project of {project.root or 'features'}, not of {photos}. Leave --photos out, or name another project."
                 )
-            refresh(project, extraction)
+            for remark in refresh(project, extraction):
+                on_remark(remark)
             if labels is not None:
                 collection = project.load()
-                import_labels(project, collection, read_labels(labels, collection.names, root=collection.root).labels)
+                given = read_labels(labels, collection.names, root=collection.root)
+                n_new = import_labels(project, collection, given.labels)
+                for remark in (*given.remarks, f"{n_new:,} labels imported from {labels}."):
+                    on_remark(remark)
         except BaseException:
             project.close()
             raise
     elif photos is None:
         raise InputError(f"{folder} is not a labelling project yet. Begin it with --photos FOLDER.")
     else:
-        project = begin_project(folder, open_source(photos, labels=labels, extraction=extraction))
+        check_place(folder, photos if photos.is_dir() else None)
+        source = open_source(photos, labels=labels, extraction=extraction)
+        for remark in source.remarks:
+            on_remark(remark)
+        project = begin_project(folder, source)
     return Session(project)

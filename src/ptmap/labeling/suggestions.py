@@ -8,6 +8,7 @@ from ptmap.labeling.model import Answer, Vectors
 
 LEAST_DOUBT = 0.02  # even a sure image counts a little, so that regions without any label are visited
 GOOD_ENOUGH = 0.95  # of the hidden labels right, by the lower end of the interval
+TELLING = 50  # hidden labels from which on the interval is narrow enough to go by
 DOUBTFUL = 0.9  # confidence below which a label counts as doubtful
 
 
@@ -53,9 +54,14 @@ def advise(answer: Answer | None, labels: NDArray[np.int64], estimate: Estimate 
         return "Every image has your label."
     if estimate is None:
         return "Label a second image of a class, so that accuracy can be estimated."
+    doubtful = (
+        "no image is doubtful" if n_doubtful == 0 else "1 image is doubtful" if n_doubtful == 1 else f"{n_doubtful:,} images are doubtful"
+    )
     if estimate.low >= GOOD_ENOUGH:
-        right = f"{estimate.n_right} of {estimate.n_hidden} hidden labels came back right"
-        return f"{right}: more labels will hardly help. Look over the {n_doubtful} doubtful ones."
+        right = f"{estimate.n_right:,} of {estimate.n_hidden:,} hidden labels came back right"
+        return f"{right}: more labels will hardly help. {'Look over the doubtful ones' if n_doubtful else 'You may stop'}: {doubtful}."
     if n_doubtful == 0:
-        return "No image is doubtful: more labels will hardly help. Look for mistakes among the sure ones."
-    return f"{n_doubtful} images are doubtful: label the suggested ones first."
+        few = estimate.n_hidden < TELLING
+        why = f"but {estimate.n_hidden} hidden labels prove little" if few else f"but hidden labels say {estimate.accuracy:.0%}"
+        return f"{doubtful.capitalize()}, {why}: look through the classes for mistakes."
+    return f"{doubtful.capitalize()}: label the suggested ones first."

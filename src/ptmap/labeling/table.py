@@ -22,6 +22,12 @@ class LabelRow(NamedTuple):
     origin: str  # person, import, model, or empty without a label
 
 
+def check_abstain(abstain: float) -> None:
+    """Refuse what is no confidence."""
+    if not 0 <= abstain <= 1:
+        raise InputError(f"abstain must be a confidence from 0 to 1, got {abstain}. 0.9 leaves out what is less than 90 % sure.")
+
+
 def tabulate(
     names: Sequence[str], class_names: Sequence[str], answer: Answer | None, origins: Mapping[int, str], *, abstain: float = 0.0
 ) -> list[LabelRow]:
@@ -34,8 +40,7 @@ def tabulate(
         origins: Who gave the label, by item, for those that a person or a file gave.
         abstain: Confidence below which the model's label is left out.
     """
-    if not 0 <= abstain <= 1:
-        raise InputError(f"abstain must be a confidence from 0 to 1, got {abstain}. 0.9 leaves out what is less than 90 % sure.")
+    check_abstain(abstain)
     if answer is None:
         return [LabelRow(name, "", 0.0, "", 0.0, "") for name in names]
     order, shares = answer.top_two

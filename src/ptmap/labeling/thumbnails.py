@@ -7,8 +7,8 @@ from pathlib import Path
 from PIL import Image, ImageOps
 
 from ptmap.errors import InputError
-from ptmap.evaluation.folder import make_folder, write_file
 from ptmap.labeling.collection import Collection
+from ptmap.labeling.writing import write_file
 
 SIDE = 224  # pixels of a square thumbnail: 112 on a screen with two pixels a point
 PREVIEW_SIDE = 1280  # the longer side of the large picture
@@ -36,7 +36,6 @@ class Thumbnails:
             pass
         with self._making:
             content = make_thumbnail(self.collection.images.read(index))
-        make_folder(path.parent)
         write_file(path, content)
         return content, tag
 

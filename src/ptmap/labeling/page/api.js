@@ -10,7 +10,7 @@ async function ask(path, options = {}) {
   try {
     answer = await fetch(path, { cache: "no-store", ...options });
   } catch {
-    throw new Unreachable("The server does not answer. Your decisions up to here are kept; start it again and open its link.");
+    throw new Unreachable("The server does not answer. What the page shows is kept; start it again and open its link.");
   }
   if (answer.status === 204) return null;
   if (answer.status === 403 || answer.status === 421) throw new Unreachable("The server was started anew: open the link that it printed.");

@@ -3,6 +3,7 @@
 import { HEADER } from "./layout.js";
 
 const AHEAD = 600; // pixels above and below the screen that are kept ready
+const REST = 80; // milliseconds without a leap before pictures are asked for: who flies past needs none
 
 export function element(tag, className, text) {
   const made = document.createElement(tag);
@@ -14,7 +15,7 @@ export function element(tag, className, text) {
 export class Grid {
   // describe(item) says what a tile shows; onSection is told the section at the top of the screen.
   constructor(scroller, canvas, { describe, onSection }) {
-    Object.assign(this, { scroller, canvas, describe, onSection, tiles: new Map(), heads: new Map(), layout: null, waiting: false });
+    Object.assign(this, { scroller, canvas, describe, onSection, tiles: new Map(), heads: new Map(), layout: null, waiting: false, lastTop: 0, resting: 0 });
     scroller.addEventListener("scroll", () => this.schedule(), { passive: true });
   }
 
@@ -38,10 +39,12 @@ export class Grid {
     if (!layout) return;
     const top = scroller.scrollTop;
     const bottom = top + scroller.clientHeight;
+    const leaping = Math.abs(top - this.lastTop) > scroller.clientHeight;
+    this.lastTop = top;
     const wanted = new Set(layout.visible(top - AHEAD, bottom + AHEAD));
     for (const [item, tile] of this.tiles) {
       if (wanted.has(item)) continue;
-      tile.root.querySelector("img")?.removeAttribute("src"); // stop loading what was scrolled past
+      tile.image?.removeAttribute("src"); // stop loading what was scrolled past
       tile.root.remove();
       this.tiles.delete(item);
     }
@@ -50,8 +53,15 @@ export class Grid {
       const tile = this.tiles.get(item) ?? this.make(item);
       if (!known || refresh) this.update(tile, item);
     }
+    clearTimeout(this.resting);
+    if (leaping) this.resting = setTimeout(() => this.load(), REST);
+    else this.load();
     this.renderHeads(top - AHEAD, bottom + AHEAD, refresh);
     this.onSection(layout.sections.length ? layout.sectionAt(top + HEADER / 2) : null);
+  }
+
+  load() {
+    for (const { image, picture } of this.tiles.values()) if (image && !image.hasAttribute("src")) image.src = picture;
   }
 
   renderHeads(top, bottom, refresh) {
@@ -85,19 +95,18 @@ export class Grid {
     const frame = element("div", "frame");
     root.append(frame);
     const about = this.describe(item);
-    if (about.picture) {
-      const image = element("img");
+    const image = about.picture ? element("img") : null;
+    if (image) {
       image.alt = "";
       image.decoding = "async";
       image.draggable = false;
       image.addEventListener("load", () => image.classList.add("there"));
       image.addEventListener("error", () => image.hasAttribute("src") && image.replaceWith(element("div", "words", about.name)));
-      image.src = about.picture;
       frame.append(image);
     } else {
       frame.append(element("div", "words", about.name));
     }
-    const tile = { root, frame, extras: [] };
+    const tile = { root, frame, image, picture: about.picture, extras: [] };
     this.tiles.set(item, tile);
     this.canvas.append(root);
     return tile;

@@ -1,6 +1,7 @@
 // What stands around the pictures: classes, progress, the picture in question, the palette.
 
 import { element } from "./grid.js";
+import { count } from "./shared.js";
 
 export const $ = (id) => document.getElementById(id);
 
@@ -25,8 +26,13 @@ export function showProgress(tally, total, estimate, advice) {
     $(`n-${key}`).textContent = tally[key].toLocaleString("en");
     $("track").querySelector(`.${key}`).style.width = `${(100 * tally[key]) / Math.max(1, total)}%`;
   }
-  $("estimate").textContent = estimate
-    ? `≈ ${Math.round(100 * estimate.accuracy)} % right (${Math.round(100 * estimate.low)}–${Math.round(100 * estimate.high)} %)`
+  const [accuracy, low, high] = estimate ? [estimate.accuracy, estimate.low, estimate.high].map((share) => Math.round(100 * share)) : [];
+  $("estimate").replaceChildren(
+    ...(estimate ? [element("span", "wide", `≈ ${accuracy} % right (${low}–${high} %)`), element("span", "narrow", `${low}–${high} % right`)] : []),
+  );
+  $("estimate").title = estimate
+    ? `${estimate.n_right} of ${estimate.n_hidden} labels came back right when they were hidden and guessed from the others. ` +
+      "Hard ones count less where the rest is easier. After many suggested labels, this errs on the low side."
     : "";
   $("advice").textContent = advice;
 }
@@ -36,7 +42,7 @@ export function showClasses(classes, counts, { current, onPick }) {
     const row = element("li");
     const button = element("button");
     button.type = "button";
-    button.title = `${name}: ${counts[number].all} images, ${counts[number].doubtful} doubtful`;
+    button.title = `${name}: ${count(counts[number].all, "image")}, ${counts[number].doubtful} doubtful`;
     if (number === current) button.setAttribute("aria-current", "true");
     button.append(swatch(number), element("span", "name", name));
     if (counts[number].doubtful) button.append(element("span", "n some", String(counts[number].doubtful)));
@@ -49,7 +55,7 @@ export function showClasses(classes, counts, { current, onPick }) {
   $("classes").replaceChildren(...rows);
 }
 
-export function showInspector({ item, name, picture, selected, note, label, mine, confirmable }) {
+export function showInspector({ item, name, picture, selected, note, label, mine, labelled, confirmable }) {
   $("inspector").hidden = item === null;
   if (item === null) return;
   const image = $("picture");
@@ -60,8 +66,11 @@ export function showInspector({ item, name, picture, selected, note, label, mine
   $("picture-button").hidden = !picture;
   $("item-name").textContent = selected > 1 ? `${selected.toLocaleString("en")} images selected` : name;
   $("item-note").textContent = note;
-  $("confirm").disabled = !confirmable;
-  $("confirm").replaceChildren(selected > 1 ? "Confirm their labels " : label ? `${label} ✓ ` : "Confirm ", element("kbd", "", "Enter"));
+  $("confirm").disabled = labelled && !confirmable;
+  $("other").hidden = !labelled;
+  const words = !labelled ? "Name the class…" : selected > 1 ? "✓ Confirm their labels" : `✓ ${label}`;
+  $("confirm").replaceChildren(element("span", "label", words), element("kbd", "", labelled ? "Enter" : "L"));
+  $("confirm").title = label;
   $("remove").disabled = !mine;
 }
 
@@ -104,6 +113,7 @@ export class Palette {
     this.dialog = $("palette");
     this.input = $("palette-input");
     this.list = $("palette-list");
+    this.hint = $("palette-hint");
     this.onPick = onPick;
     this.input.addEventListener("input", () => this.fill());
     this.input.addEventListener("keydown", (event) => this.key(event));
@@ -128,6 +138,7 @@ export class Palette {
     this.choices = found.map((name) => ({ name, fresh: false }));
     if (typed && !this.classes.includes(typed)) this.choices.push({ name: typed, fresh: true });
     this.at = 0;
+    this.hint.hidden = this.choices.length > 0;
     this.list.replaceChildren(
       ...this.choices.map(({ name, fresh }, i) => {
         const row = element("li");

@@ -1,0 +1,137 @@
+// Decisions: shown at once, sent one after the other; the answer brings everybody's labels.
+
+import * as api from "./api.js";
+import { focus, grid, relayout } from "./display.js";
+import { $, toast } from "./panels.js";
+import { acting, className, mine, page } from "./shared.js";
+
+const POLL = 450; // milliseconds between looks for the thorough answer
+
+let queue = Promise.resolve();
+let pending = 0;
+let polling;
+let received; // the last answer, untouched by what was shown before it was sent
+
+// The next item to look at after some were decided: the first after them that is still open, in the old order.
+function follower(items) {
+  const { layout } = page;
+  const gone = new Set(items);
+  const section = layout.sectionOf(items[0]);
+  const start = layout.place.get(items[items.length - 1]);
+  const open = (item) => !gone.has(item) && !mine(item);
+  const after = layout.order.slice(start + 1).find((item) => open(item) && (page.view !== "class" || layout.sectionOf(item) === section));
+  return after ?? section?.items.find(open) ?? layout.order.slice(start + 1).find(open) ?? layout.order[start];
+}
+
+function change(items, send, words, apply) {
+  const { layout } = page;
+  const inOrder = [...items].sort((a, b) => (layout.place.get(a) ?? 0) - (layout.place.get(b) ?? 0));
+  const offset = grid.offset(inOrder[0]);
+  const next = follower(inOrder);
+  for (const item of inOrder) apply(item);
+  page.selected.clear();
+  page.changed = new Set();
+  page.focused = page.anchor = next;
+  relayout({ keep: offset });
+  grid.reveal(next);
+  $("grid").setAttribute("aria-activedescendant", `tile-${next}`);
+  submit(send, (answer) => toast(words + (answer.changed.length ? ` · ${answer.changed.length} others changed` : "")));
+}
+
+export function labelAs(label, items = acting()) {
+  const name = label.trim();
+  if (!name || !items.length) return;
+  const { state } = page;
+  change(items, () => api.decide(items, name), `${items.length === 1 ? "" : `${items.length} × `}${name}`, (item) => {
+    if (!state.classes.includes(name)) state.classes.push(name);
+    state.labels[item] = state.classes.indexOf(name);
+    state.confidence[item] = 1000;
+    state.marks[item] = "1";
+  });
+}
+
+export function confirm(items) {
+  const { state } = page;
+  const open = items.filter((item) => state.labels[item] >= 0 && state.marks[item] !== "1");
+  if (!open.length) return;
+  // Each with the label that is on the screen, whatever the model may think by the time the request arrives.
+  const labels = new Set(open.map(className));
+  const send = labels.size === 1 ? () => api.decide(open, [...labels][0]) : () => api.confirmItems(open);
+  change(open, send, open.length === 1 ? `${className(open[0])} ✓` : `${open.length} confirmed`, (item) => {
+    state.confidence[item] = 1000;
+    state.marks[item] = "1";
+  });
+}
+
+export function removeLabels() {
+  const items = acting().filter(mine);
+  if (!items.length) return;
+  change(items, () => api.decide(items, null), items.length === 1 ? "Label removed" : `${items.length} labels removed`, (item) => {
+    page.state.confidence[item] = 0;
+    page.state.marks[item] = "0";
+  });
+}
+
+export function undo() {
+  submit(api.undo, (answer) => {
+    if (!answer.undone.length) return toast("Nothing to undo");
+    toast(`Undone: ${answer.undone.length === 1 ? page.project.names[answer.undone[0]] : `${answer.undone.length} images`}`);
+    if (page.layout.place.has(answer.undone[0])) focus(answer.undone[0]);
+  });
+}
+
+function submit(send, then) {
+  pending++;
+  queue = queue.then(async () => {
+    try {
+      const answer = await send();
+      pending--;
+      trouble("");
+      received = answer;
+      if (pending === 0) receive(answer);
+      then(answer);
+    } catch (error) {
+      pending--;
+      if (error instanceof api.Refused) {
+        toast(error.message);
+        receive(await api.getState(-1));
+      } else {
+        trouble(error.message);
+        setState(received); // what was not kept must not look as if it were
+        relayout();
+      }
+    }
+  });
+}
+
+export function setState(answer) {
+  received = answer;
+  page.state = { ...answer, classes: [...answer.classes], labels: [...answer.labels], confidence: [...answer.confidence], marks: [...answer.marks] };
+}
+
+function receive(answer) {
+  if (!answer) return;
+  setState(answer);
+  page.changed = new Set(answer.changed);
+  relayout();
+  clearTimeout(polling);
+  if (!answer.settled) polling = setTimeout(poll, POLL);
+}
+
+export async function poll() {
+  clearTimeout(polling);
+  if (pending) return;
+  try {
+    const answer = await api.getState(page.state.version);
+    if (answer && !pending) receive({ ...answer, changed: [] });
+    else polling = setTimeout(poll, POLL);
+  } catch (error) {
+    trouble(error.message);
+    polling = setTimeout(poll, 4 * POLL);
+  }
+}
+
+export function trouble(words) {
+  $("trouble").textContent = words;
+  $("trouble").hidden = !words;
+}
