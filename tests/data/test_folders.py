@@ -72,6 +72,14 @@ def test_what_is_passed_over_is_named(write, tmp_path, tmp_path_factory):
         read_images(tmp_path, strict=True)
 
 
+def test_a_link_to_the_folder_itself_lists_nothing_twice(write, tmp_path):
+    write("leek/1.png")
+    (tmp_path / "again").symlink_to(tmp_path)
+    found = read_images(tmp_path)
+    assert found.names == ("leek/1.png",)
+    assert [problem.name for problem in found.problems] == ["again"]
+
+
 def test_rings_of_links_end(write, tmp_path):
     write("a/x.png")
     write("b/y.png")

@@ -23,6 +23,8 @@ def initialize(network: nn.Module, *, slope: float = 0.0) -> None:
         network: Whose layers to fill.
         slope: Of the leaky ReLUs behind the convolutions; 0 is a plain ReLU.
     """
+    if any(weight.is_meta for weight in network.parameters()):
+        return  # nothing to fill, and torch would load its compiler to do nothing
     for layer in network.modules():
         if isinstance(layer, nn.Conv2d):
             nn.init.kaiming_normal_(layer.weight, a=slope, mode="fan_out", nonlinearity="leaky_relu")

@@ -32,7 +32,7 @@ def list_folders(folder: Path, *, root: Path, problems: list[Problem]) -> list[P
     """The visible folders directly inside, sorted by name; for root and problems see `list_images`."""
     found = []
     for path in sorted((path for path in folder.iterdir() if not is_hidden(path.name) and path.is_dir()), key=lambda path: path.name):
-        if path.is_symlink() and (reason := _wrong_link(path, root.resolve(), ())):
+        if path.is_symlink() and (reason := _wrong_link(path, root.resolve(), (folder.resolve(),))):
             problems.append(Problem(relative_name(path, root), reason))
         else:
             found.append(path)
