@@ -20,6 +20,7 @@ from ptmap.preprocess import PAPER, Pipeline
 
 GOLDEN = Path(__file__).parent / "reference" / "golden_small.npz"
 CLASSIFIERS = [NearestClassMean(), SeededKMeans(), PTMAP()]
+CALIBRATED = PTMAP(beta="auto", lam="auto", proportions="estimate", calibrate=True)
 EVERY_CLASSIFIER = pytest.mark.parametrize("estimator", CLASSIFIERS, ids=lambda e: type(e).__name__)
 NAMES = np.array(["wolf", "ant", "Owl", "elk", "bee"])
 
@@ -55,7 +56,7 @@ def episode():
 
 
 @pytest.mark.filterwarnings("ignore:X has only zeros")
-@parametrize_with_checks([PowerTransform(), *CLASSIFIERS], expected_failed_checks=expected_failures)
+@parametrize_with_checks([PowerTransform(), *CLASSIFIERS, CALIBRATED], expected_failed_checks=expected_failures)
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
 
@@ -453,3 +454,72 @@ def test_ptmap_estimates_what_it_was_not_told():
     assert fitted.lam_ > 1
     assert fitted.pipeline_ == "power(0.5) | unit | center(support) | unit"
     assert (fitted.predict(X[hidden]) == truth[hidden]).mean() > 0.9
+
+
+# Confidences that mean what they say
+
+
+@pytest.fixture(scope="module")
+def calibrated():
+    """Twelve real episodes of three labels a class, calibrated, with what they are without: pairs and truths."""
+    found = []
+    for seed in range(12):
+        x, truth, n_support = real_episode(n_shot=3, n_query=15, seed=seed)
+        y = np.where(np.arange(len(x)) < n_support, truth, -1)
+        models = [PTMAP(lam="auto", proportions="estimate", calibrate=calibrate).fit(x, y) for calibrate in (False, True)]
+        found.append((*models, x, truth, y == -1))
+    return found
+
+
+def test_calibration_flattens_shares_and_changes_no_label(calibrated):
+    for plain, model, x, _, hidden in calibrated:
+        assert plain.temperature_ == 1
+        assert model.temperature_ != 1
+        np.testing.assert_array_equal(model.transduction_, plain.transduction_)
+        np.testing.assert_array_equal(model.predict(x), plain.predict(x))
+        np.testing.assert_array_equal(model.label_distributions_[~hidden], plain.label_distributions_[~hidden])
+        flattened = plain.label_distributions_[hidden] ** (1 / model.temperature_)
+        np.testing.assert_allclose(
+            model.label_distributions_[hidden], flattened / flattened.sum(axis=1, keepdims=True), rtol=1e-6, atol=1e-12
+        )
+        flattened = plain.predict_proba(x) ** (1 / model.temperature_)
+        np.testing.assert_allclose(model.predict_proba(x), flattened / flattened.sum(axis=1, keepdims=True), rtol=1e-6, atol=1e-12)
+
+
+def test_calibrated_confidence_is_near_the_accuracy(calibrated):
+    right = np.concatenate([(model.transduction_ == truth)[hidden] for _, model, _, truth, hidden in calibrated])
+    said = np.concatenate([model.label_distributions_[hidden].max(axis=1) for _, model, _, _, hidden in calibrated])
+    assert abs(said.mean() - right.mean()) < 0.04  # 900 queries: their own standard error is about 0.01
+
+
+def test_abstaining_keeps_what_it_promises(calibrated):
+    kept, right = [], []
+    for _, model, _, truth, hidden in calibrated:
+        threshold, coverage = model.abstain_threshold(0.95)
+        said = model.label_distributions_[hidden].max(axis=1)
+        assert (said >= threshold).mean() == pytest.approx(coverage)
+        if coverage:
+            assert said[said >= threshold].mean() >= 0.95 - 1e-9
+        kept.append(said >= threshold)
+        right.append((model.transduction_ == truth)[hidden])
+        assert model.abstain_threshold(0.9).coverage >= coverage
+    kept, right = np.concatenate(kept), np.concatenate(right)
+    assert right[kept].mean() > right.mean()
+
+
+def test_an_abstain_threshold_needs_calibrated_shares_of_unlabelled_rows(episode):
+    x, y, truth = episode
+    with pytest.raises(InputError, match="calibrate is False"):
+        PTMAP().fit(x, y).abstain_threshold()
+    with pytest.raises(InputError, match="no unlabelled rows"):
+        PTMAP(calibrate=True).fit(x, truth).abstain_threshold()
+    with pytest.raises(InputError, match="0 < accuracy <= 1, got 95"):
+        PTMAP(calibrate=True).fit(x, y).abstain_threshold(95)
+
+
+def test_a_class_without_queries_does_not_upset_calibration(unbalanced):
+    x, names, _ = unbalanced
+    model = PTMAP(proportions={"Owl": 0, "ant": 10, "wolf": 25}, calibrate=True).fit(x, names)
+    assert model.temperature_ < 3
+    assert np.isfinite(model.label_distributions_).all()
+    assert np.isfinite(model.predict_proba(x)).all()

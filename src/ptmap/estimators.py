@@ -5,7 +5,7 @@ unlabelled rows (`transduction_`), `predict` labels later points one by one.
 """
 
 import warnings
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -18,12 +18,20 @@ from torch import Tensor
 
 from ptmap.classifiers import Assignment, Proportions, assign_kmeans, assign_map, assign_nearest
 from ptmap.classifiers.assignment import class_means, one_hot, similarities
+from ptmap.classifiers.calibration import accuracy_at_coverage, calibrate, leave_one_out_temperature
 from ptmap.classifiers.map import LAM
 from ptmap.errors import InputError, name_rows, unknown_choice
 from ptmap.methods import paper_settings
 from ptmap.preprocess import Pipeline
 
 CENTERS = {"separate": "center", "joint": "center(joint)", "none": None, "support": "center(support)"}
+
+
+class Abstention(NamedTuple):
+    """Where to say "I don't know": answers of at least `threshold` confidence are kept, `coverage` of all."""
+
+    threshold: float
+    coverage: float
 
 
 class PowerTransform(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -93,6 +101,8 @@ class _FewShotClassifier(ClassifierMixin, BaseEstimator):
         if unknown.all():
             raise InputError(f"y must hold at least one label, got only unlabelled rows ({len(labels)} of -1, None or NaN).")
         known = _plain(labels[~unknown])
+        if known.dtype.kind == "f" and np.isinf(known).any():
+            raise InputError("Input y contains infinity or a value too large for a label. Write -1, None or NaN where a label is unknown.")
         check_classification_targets(known)
         self.classes_, codes = np.unique(known, return_inverse=True)
         n_way = len(self.classes_)
@@ -104,7 +114,7 @@ class _FewShotClassifier(ClassifierMixin, BaseEstimator):
         if unknown.any():
             found = self._assign(support[None], numbers[None], query[None], n_way)
             prototypes, biases = found.prototypes[0], found.biases[0]
-            distributions[unknown] = found.plan[0].numpy()
+            distributions[unknown] = self._shares(support[None], numbers[None], query[None], found)[0].numpy()
             self.proportions_ = found.proportions[0].numpy()
             self.n_iter_ = max(1, int(found.n_iterations[0]))
             self._keep_evidence(found)
@@ -145,6 +155,10 @@ class _FewShotClassifier(ClassifierMixin, BaseEstimator):
 
     def _assign(self, support: Tensor, labels: Tensor, query: Tensor, n_way: int) -> Assignment:
         raise NotImplementedError
+
+    def _shares(self, support: Tensor, labels: Tensor, query: Tensor, found: Assignment) -> Tensor:  # noqa: ARG002 - PTMAP's calibration asks
+        """Shares of the classes in the unlabelled rows, (1, Q, W)."""
+        return found.plan
 
     def _keep_evidence(self, found: Assignment) -> None:
         """What an estimate says about itself, kept where there is one."""
@@ -237,6 +251,9 @@ class PTMAP(_FewShotClassifier):
             "estimate" where nobody knows them: `proportions_` then holds what was found, `imbalance_` how far
             it is from equal classes (share of the rows in the wrong place if classes were equal) and
             `certainty_` how sure it is that they are not equal (0 to 1).
+        calibrate: Whether shares are flattened so that they mean what they say: of the rows with a share of 0.8, 80 %
+            belong to the class. Each labelled row is left out in turn and tells by how much (`temperature_`, 1 where
+            nothing is calibrated); no label changes. See `abstain_threshold`.
 
     >>> X, y = [[9.0, 1], [1, 9], [8, 1], [2, 9], [7, 2], [1, 6]], ["cat", "dog", None, None, None, None]
     >>> PTMAP().fit(X, y).transduction_.tolist()
@@ -252,6 +269,7 @@ class PTMAP(_FewShotClassifier):
         n_steps: int | None = None,
         center: str | ArrayLike | None = None,
         proportions: Proportions | dict[Any, float] = "uniform",
+        calibrate: bool = False,
     ) -> None:
         self.beta = beta
         self.lam = lam
@@ -259,6 +277,7 @@ class PTMAP(_FewShotClassifier):
         self.n_steps = n_steps
         self.center = center
         self.proportions = proportions
+        self.calibrate = calibrate
 
     def _pipeline(self) -> Pipeline:
         estimating = isinstance(self.proportions, str) and self.proportions == "estimate"
@@ -283,8 +302,37 @@ class PTMAP(_FewShotClassifier):
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:  # noqa: N803
         """Learn from the labelled rows and label the others; see `_FewShotClassifier.fit`."""
         self.lam_ = LAM if self.lam == "auto" else float(self.lam)  # of a fit without unlabelled rows
-        self.imbalance_, self.certainty_ = 0.0, 0.0
+        self.imbalance_, self.certainty_, self.temperature_ = 0.0, 0.0, 1.0
+        self._unlabelled_shares: Tensor | None = None
         return super().fit(X, y)
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[Any]:  # noqa: N803
+        """Share of each class in later points, (N, D) -> (N, W), calibrated where asked."""
+        return np.asarray((self._scores(X) / self.temperature_).softmax(dim=1).numpy())
+
+    def abstain_threshold(self, accuracy: float = 0.95) -> Abstention:
+        """The confidence from which on the labels of the unlabelled rows are expected to be right in `accuracy` of the cases.
+
+        Args:
+            accuracy: Wanted, 0 to 1.
+
+        Where even the surest label is expected to be worse, the threshold is infinite and the coverage 0.
+        """
+        check_is_fitted(self)
+        if not 0 < accuracy <= 1:
+            raise InputError(f"accuracy must satisfy 0 < accuracy <= 1, got {accuracy}.")
+        if self._unlabelled_shares is None:
+            why = "the fit had no unlabelled rows" if self.calibrate else "calibrate is False, and shares are then too sure"
+            raise InputError(f"abstain_threshold needs a fit of unlabelled rows with calibrate=True, but {why}.")
+        return Abstention(*accuracy_at_coverage(self._unlabelled_shares, wanted=accuracy))
+
+    def _shares(self, support: Tensor, labels: Tensor, query: Tensor, found: Assignment) -> Tensor:
+        if not self.calibrate:
+            return found.plan
+        temperature = leave_one_out_temperature(support, labels, query, found)
+        self.temperature_ = float(temperature[0])
+        self._unlabelled_shares = calibrate(found, temperature)
+        return self._unlabelled_shares
 
     def _keep_evidence(self, found: Assignment) -> None:
         self.lam_ = float(found.lam[0]) or self.lam_  # 0 where too few rows left it to nearest class mean

@@ -55,6 +55,33 @@ def test_another_baseline(here, make_file):
     assert second["comparison"] is None
 
 
+def test_a_folder_gets_a_figure_where_queries_vary(here, make_file, tmp_path):
+    few = ["--ways", 3, "--episodes", 5, "--features", make_file()]
+    done = here(
+        "compare", "ncm", "map", "map-auto", "map-truth", *few, "--queries", 4, "--queries", "present:2:12", "--output", tmp_path / "out"
+    )
+    assert done.code == 0, done.stderr
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["accuracies.npz", "imbalance.png", "imbalance.svg", "result.json"]
+    assert "imbalance.png" in done.stderr
+    alone = here("compare", "ncm", "map", *few, "--queries", 4, "--output", tmp_path / "alone")
+    assert alone.code == 0, alone.stderr
+    assert sorted(path.name for path in (tmp_path / "alone").iterdir()) == ["accuracies.npz", "result.json"]
+
+
+def test_proportions_and_auto_are_columns_where_they_vary(here, make_file):
+    words = ["--lam", "auto", "--lam", 10, "--beta", "auto", "--proportions", "estimate", "--proportions", "0.5,0.25,0.25"]
+    done = here("compare", "map", *words, "--features", make_file(), *FEW, "--json")
+    assert done.code == 0, done.stderr
+    results = json.loads(done.stdout)["results"]
+    assert [result["settings"]["lam"] for result in results] == ["auto", "auto", 10, 10]
+    assert results[1]["comparison"]["baseline_settings"]["lam"] == "auto"
+    assert results[1]["comparison"]["baseline_settings"]["proportions"] == "estimate"
+    shown = here("evaluate", make_file(), *words, *FEW)
+    header = next(line for line in shown.stdout.splitlines() if line.startswith("method")).split()
+    assert header == ["method", "lam", "proportions", "shots", "accuracy", "episodes", "seconds"]
+    assert shown.stdout.count("0.5,0.25,0.25") == 2
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
@@ -67,6 +94,11 @@ def test_another_baseline(here, make_file):
         (["compare", "ncm", "map", "--features", "nowhere.npz"], "does not exist"),
         (["evaluate", "--method", "ncm", "--alpha", 0.3], "--alpha has no effect on ncm"),
         (["evaluate", "--beta", 0.3, "--pipeline", "unit"], "not both"),
+        (["evaluate", "--lam", "sharp"], "--lam must be a number or auto, got 'sharp'"),
+        (["evaluate", "--proportions", "equal"], "uniform, estimate, free, truth"),
+        (["evaluate", "--proportions", "0.5,0.5"], "one number for each of the 5 classes"),
+        (["evaluate", "--proportions", "10,10,10,10,10"], "must sum to 75"),
+        (["compare", "map-auto", "ncm", "--proportions", "free"], "--proportions has no effect on map-auto, ncm"),
         (["evaluate", "--settings", "nowhere.toml"], "nowhere.toml does not exist"),
         (["evaluate", "--output", "/dev/null/results", "--episodes", 3], "cannot be written"),
         (["evaluate", "--shots", 1, "--shots", 300], "301 images, got 200"),

@@ -7,7 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from ptmap.cli import app
-from ptmap.evaluation.checkup import check_up, draw_histogram
+from ptmap.errors import InputError
+from ptmap.evaluation.checkup import check_reliability, check_up, draw_histogram
 from ptmap.features import FeatureSet
 
 
@@ -54,3 +55,26 @@ def test_the_command_prints_it(make_features, tmp_path):
     assert "points by transduction" in shown.output
     printed = CliRunner().invoke(app, ["doctor", str(path), "--episodes", "5", "--json"])
     assert json.loads(printed.output)["rows"] == 60
+
+
+def test_reliability_is_of_equal_and_of_uneven_classes_and_needs_labels_to_leave_out(make_features):
+    equal, uneven = check_reliability(make_features([12, 20, 20], dim=6), n_episodes=3)
+    assert (equal.queries, uneven.queries) == ("7", "dirichlet:2:21")
+    assert (equal.n_way, equal.n_shot) == (3, 5)
+    with pytest.raises(InputError, match="two classes of at least 7 labelled rows"):
+        check_reliability(make_features([6, 6, 20]))
+
+
+def test_the_command_draws_reliability(make_features, tmp_path):
+    path = tmp_path / "features.safetensors"
+    make_features([20, 20, 20], dim=6).save(path)
+    words = ["doctor", str(path), "--episodes", "5", "--reliability"]
+    shown = CliRunner().invoke(app, [*words, str(tmp_path / "new" / "out.svg")])
+    assert shown.exit_code == 0
+    assert shown.output.count("calibration") == 2
+    assert b"<svg" in (tmp_path / "new" / "out.svg").read_bytes()
+    printed = CliRunner().invoke(app, [*words, str(tmp_path / "out.png"), "--json"])
+    assert [each["n_episodes"] for each in json.loads(printed.stdout)["reliability"]] == [5, 5]
+    assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")
+    refused = CliRunner().invoke(app, [*words, "out.pdf"])
+    assert isinstance(refused.exception, InputError)

@@ -23,6 +23,12 @@ def test_settings_survive_the_file_and_any_toml_reader_reads_it(tmp_path):
     assert path.read_text(encoding="utf-8").splitlines()[:2] == ["# Written by: ptmap tune 'a b'", "# 77.3 ± 0.2 %"]
 
 
+def test_what_makes_a_variant_is_not_written(tmp_path):
+    path = tmp_path / "settings.toml"
+    path.write_text(format_settings({"map-auto": {1: {"beta": 0.3, "alpha": 0.4, "n_steps": 30}}}), encoding="utf-8")
+    assert read_settings(path) == {"map-auto": {1: {"alpha": 0.4, "n_steps": 30}}}
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -56,7 +62,7 @@ def test_a_file_that_cannot_be_read(tmp_path):
 
 def test_a_pipeline_without_power_takes_no_beta():
     assert knobs_taken("ncm-raw") == ()
-    assert knobs_taken("map", "unit | center | unit") == ("lam", "alpha", "n_steps")
+    assert knobs_taken("map", "unit | center | unit") == ("lam", "alpha", "n_steps", "proportions")
     assert knobs_taken("ncm-raw", "power(0.3) | unit") == ("beta",)
 
 
@@ -90,11 +96,42 @@ def test_given_knobs_win_over_tuned_ones_and_these_over_the_papers():
         (["kmeans"], {"tuned": TUNED}, "none of the methods kmeans"),
         (["map"], {"tuned": TUNED, "shots": [3]}, r"for --shots 1, 5, got 3.*Tune it"),
         (["map"], {"queries": ["15", "some"]}, "queries must be"),
+        (["map"], {"knobs": {"lam": ["sharp"]}}, "--lam must be a number or auto, got 'sharp'"),
+        (["map"], {"knobs": {"alpha": ["auto"]}}, "--alpha must be a number, got 'auto'"),
+        (["map"], {"knobs": {"proportions": ["equal"]}}, r"--proportions must be one of uniform, estimate, free, truth.*got 'equal'"),
+        (["map"], {"knobs": {"proportions": ["0.5,-0.5,1"]}}, "must not be negative"),
+        (["map"], {"knobs": {"proportions": ["0.5,nan"]}}, "must not be negative"),
+        (["ncm", "map-auto"], {"knobs": {"proportions": ["free"]}}, "--proportions has no effect on ncm, map-auto.*: map"),
     ],
 )
 def test_contradictions_are_refused(names, options, said):
     with pytest.raises(InputError, match=said):
         plan_cells(names, **options)
+
+
+def test_words_are_knobs_too():
+    knobs_given = {"lam": ["auto", "10"], "beta": ["auto"], "proportions": ["uniform", "estimate", "0.5,0.3,0.2"]}
+    (cell,) = plan_cells(["ncm", "map", "map-auto"], knobs=knobs_given)
+    assert [method.name for method in cell.methods] == ["ncm", *["map"] * 6, "map-auto"]
+    assert [method.settings["lam"] for method in cell.methods[1:]] == ["auto"] * 3 + [10.0] * 3 + ["auto"]
+    assert [method.settings["proportions"] for method in cell.methods[1:4]] == ["uniform", "estimate", (0.5, 0.3, 0.2)]
+    assert str(cell.methods[1].pipeline) == "power(auto) | unit | center | unit"
+    assert str(cell.methods[2].pipeline) == "power(auto) | unit | center(support) | unit"  # what an estimate needs
+
+
+def test_proportions_of_a_cell_that_they_do_not_fit_are_refused_before_the_first_is_run(make_features):
+    done = []
+    cells = plan_cells(["map"], queries=["2,2,4", "2,2,2"], knobs={"proportions": ["2,2,4"]})
+    with pytest.raises(InputError, match=r"must sum to 6, .* got 8: 2 too many"):
+        evaluate_cells(make_features([10] * 3), cells, n_way=3, n_episodes=3, on_progress=done.append)
+    assert not done
+
+
+def test_fractions_that_are_the_truth_answer_as_the_truth_does(make_features):
+    cells = plan_cells(["map"], queries=["2,2,4"], knobs={"proportions": ["truth", "0.25,0.25,0.5", "2,2,4"]})
+    truth, *given = evaluate_cells(make_features([10] * 3), cells, n_way=3, n_episodes=10)[0]
+    for result in given:
+        assert result.accuracies.tolist() == truth.accuracies.tolist()
 
 
 def test_a_last_cell_that_does_not_fit_is_refused_before_the_first_is_run(make_features):

@@ -40,7 +40,9 @@ def leave_one_out_temperature(support: Tensor, support_labels: Tensor, query: Te
     # The labels hold every class alike: what the biases add for large classes does not hold for them.
     even = found.biases - (found.plan.mean(dim=-2) * n_way).clamp_min(1e-6).log()
     scores = found.lam[:, None, None] * (2 * inner_without - lengths_without) + even.nan_to_num(neginf=-1e4)[:, None, :]
-    asked = (members * (shots >= 2)[:, None, :].to(members)).sum(dim=-1)  # (E, S)
+    # Nor are the labels of a class that was given no queries at all: no temperature makes them probable.
+    askable = (shots >= 2) & found.biases.isfinite()
+    asked = (members * askable[:, None, :].to(members)).sum(dim=-1)  # (E, S)
     best = support.new_full((len(support),), USUAL)
     highest = support.new_full((len(support),), -torch.inf)
     for temperature in TEMPERATURES:
@@ -67,12 +69,17 @@ def expected_calibration_error(shares: Tensor, labels: Tensor, truth: Tensor, *,
     >>> round(expected_calibration_error(shares, labels, truth), 6)
     0.15
     """
-    confidence = shares.amax(dim=-1).double().reshape(-1)
-    right = (labels == truth).double().reshape(-1)
+    share, said, right = calibration_bins(shares.amax(dim=-1).reshape(-1), (labels == truth).reshape(-1), n_bins=n_bins)
+    return float((share * (said - right).abs()).sum())
+
+
+def calibration_bins(confidence: Tensor, right: Tensor, *, n_bins: int = 15) -> tuple[Tensor, Tensor, Tensor]:
+    """Share of the answers, mean confidence and accuracy in equal bins of confidence, (N,) and (N,) -> (B,); 0 in empty bins."""
+    confidence, right = confidence.double(), right.double()
     bins = (confidence * n_bins).ceil().clamp(1, n_bins).long() - 1
-    counts = torch.bincount(bins, minlength=n_bins).clamp_min(1)
-    gaps = torch.bincount(bins, weights=confidence - right, minlength=n_bins).abs()
-    return float((gaps / counts * torch.bincount(bins, minlength=n_bins)).sum()) / len(confidence)
+    counts = torch.bincount(bins, minlength=n_bins)
+    said, correct = (torch.bincount(bins, weights=each, minlength=n_bins) / counts.clamp_min(1) for each in (confidence, right))
+    return counts / len(confidence), said, correct
 
 
 def accuracy_at_coverage(shares: Tensor, *, wanted: float) -> tuple[float, float]:

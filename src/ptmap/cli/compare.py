@@ -1,12 +1,13 @@
 """`ptmap compare`: paired differences between methods on the same episodes."""
 
 import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ptmap.cli import options
-from ptmap.cli.console import describe_features, end_interrupted, load_features, print_table, progress_bar
+from ptmap.cli.console import command_line, describe_features, end_interrupted, load_features, print_table, progress_bar, say
 from ptmap.errors import InputError
 
 
@@ -24,6 +25,7 @@ def compare_command(
     lam: options.Lam = None,
     alpha: options.Alpha = None,
     n_steps: options.NSteps = None,
+    proportions: options.Proportions = None,
     pipeline: options.Pipeline = None,
     settings: options.Settings = None,
     mean_of: options.MeanOf = None,
@@ -31,17 +33,28 @@ def compare_command(
     engine: options.Engine = "auto",
     device: options.Device = "auto",
     dtype: options.Dtype = "float32",
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for result.json, accuracies.npz and, with several --queries, a figure of accuracy against imbalance.",
+            show_default=False,
+        ),
+    ] = None,
+    force: options.Force = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
     latex: Annotated[bool, typer.Option("--latex", help="Print a LaTeX tabular (booktabs).")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Paired differences between methods on the same episodes.
 
-    ptmap compare ncm kmeans map --shots 1 --shots 5 --queries 15 --queries dirichlet:2:75
+    ptmap compare ncm kmeans map --shots 1 --shots 5 --queries 15 --queries dirichlet:2:75 --output results
     """
     if markdown + latex + as_json > 1:
         raise InputError("give one of --markdown, --latex and --json, not several.")
     from ptmap.evaluation.comparison import compare_results
+    from ptmap.evaluation.draw_imbalance import draw_imbalance
+    from ptmap.evaluation.folder import open_folder, write_file, write_results
+    from ptmap.evaluation.plots import can_draw
     from ptmap.evaluation.settings import read_settings
     from ptmap.evaluation.sweep import evaluate_cells, plan_cells
     from ptmap.evaluation.tables import tabulate_comparisons, to_latex, to_markdown
@@ -52,7 +65,13 @@ def compare_command(
         shots=shots or [1],
         queries=queries or ["15"],
         dataset=feature_set.provenance.get("dataset"),
-        knobs={"beta": beta or [], "lam": lam or [], "alpha": alpha or [], "n_steps": [] if n_steps is None else [n_steps]},
+        knobs={
+            "beta": beta or [],
+            "lam": lam or [],
+            "alpha": alpha or [],
+            "n_steps": [] if n_steps is None else [n_steps],
+            "proportions": proportions or [],
+        },
         pipeline=pipeline,
         tuned=None if settings is None else read_settings(settings),
     )
@@ -60,6 +79,7 @@ def compare_command(
         raise InputError(f"--baseline must be one of the compared methods, {', '.join(methods)}, got '{baseline}'.")
     if len(cells[0].methods) < 2:
         raise InputError(f"compare needs at least two methods, got {cells[0].methods[0].name}. Name another, or several values of a knob.")
+    folder = None if output is None else open_folder(output, fingerprint=feature_set.fingerprint, force=force)
     with progress_bar("compare", episodes * sum(len(cell.methods) for cell in cells)) as advance:
         results, interrupted = evaluate_cells(
             feature_set,
@@ -82,5 +102,16 @@ def compare_command(
         typer.echo(to_markdown(table) if markdown else to_latex(table))
     else:
         print_table(table)
+    if folder is not None:
+        write_results(folder, results, fingerprint=feature_set.fingerprint, command=command_line())
+        written = ["result.json", "accuracies.npz"]
+        several = len({result.queries for result in results}) > 1
+        drawn = draw_imbalance(results, about=describe_features(feature_set)) if several and can_draw(None) else {}
+        for suffix, content in drawn.items():
+            written.append(f"imbalance.{suffix}")
+            write_file(folder / written[-1], content)
+        say(f"Written to {folder}: {', '.join(written)}")
+        if several and not drawn:
+            say("No figure drawn: that needs matplotlib, pip install 'ptmap[plot]'")
     if interrupted:
         end_interrupted("the comparison covers the episodes done so far.")

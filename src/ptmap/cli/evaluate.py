@@ -23,6 +23,7 @@ def evaluate_command(
     lam: options.Lam = None,
     alpha: options.Alpha = None,
     n_steps: options.NSteps = None,
+    proportions: options.Proportions = None,
     pipeline: options.Pipeline = None,
     settings: options.Settings = None,
     mean_of: options.MeanOf = None,
@@ -52,7 +53,13 @@ def evaluate_command(
         shots=shots or [1],
         queries=queries or ["15"],
         dataset=feature_set.provenance.get("dataset"),
-        knobs={"beta": beta or [], "lam": lam or [], "alpha": alpha or [], "n_steps": [] if n_steps is None else [n_steps]},
+        knobs={
+            "beta": beta or [],
+            "lam": lam or [],
+            "alpha": alpha or [],
+            "n_steps": [] if n_steps is None else [n_steps],
+            "proportions": proportions or [],
+        },
         pipeline=pipeline,
         tuned=tuned,
     )

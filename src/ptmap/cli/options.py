@@ -27,10 +27,26 @@ Episodes = Annotated[int, typer.Option(help="Episodes per result.")]
 Draws = Annotated[str, typer.Option(help="own, or authors for those of the published script.")]
 Seed = Annotated[int, typer.Option(help="Of the draws.")]
 
-Beta = Annotated[list[float] | None, typer.Option(help="Power of the transform; may be repeated. [the paper's 0.5]", show_default=False)]
-Lam = Annotated[list[float] | None, typer.Option(help="Sharpness of MAP; may be repeated. [the paper's 10]", show_default=False)]
+Beta = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Power of the transform, or auto for one that suits the features; may be repeated. [the paper's 0.5]", show_default=False
+    ),
+]
+Lam = Annotated[
+    list[str] | None,
+    typer.Option(help="Sharpness of MAP, or auto for each episode's own; may be repeated. [the paper's 10]", show_default=False),
+]
 Alpha = Annotated[list[float] | None, typer.Option(help="Step size of the centers; may be repeated. [the paper's]", show_default=False)]
 NSteps = Annotated[int | None, typer.Option(help="Steps of MAP. [the paper's]", show_default=False)]
+Proportions = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Class sizes that map assumes: uniform, estimate, free, truth (each episode's own), or a fraction for each way "
+        "such as 0.5,0.3,0.2; may be repeated. [the paper's uniform]",
+        show_default=False,
+    ),
+]
 Pipeline = Annotated[str | None, typer.Option(help="Another preprocessing, e.g. 'unit | center | unit'.", show_default=False)]
 Settings = Annotated[
     Path | None, typer.Option(help="Settings that `ptmap tune` wrote; options given here win over them.", show_default=False)

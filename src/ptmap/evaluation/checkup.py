@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from ptmap.errors import InputError
+from ptmap.evaluation.reliability import Reliability, measure_reliability
 from ptmap.evaluation.run import evaluate
 from ptmap.evaluation.sampling import sample_episodes
 from ptmap.features import FeatureSet
@@ -17,6 +19,7 @@ from ptmap.preprocess.power_rule import skewness
 
 EPISODES = 200  # tell a gain of 2 points from none
 WAYS, SHOTS, QUERIES = 5, 1, 15  # of the trial episodes, or fewer where classes are small
+RELIABILITY_SHOTS = 5  # one label a class cannot be left out
 BARS = "▁▂▃▄▅▆▇█"
 BINS = 40  # of the small plot
 
@@ -91,18 +94,42 @@ def draw_histogram(values: Sequence[float], *, bins: int = BINS) -> str:
     return "".join(BARS[int(np.ceil(height * len(BARS))) - 1] if height > 0 else " " for height in heights)
 
 
-def _try_out(features: FeatureSet, step: str, n_episodes: int, seed: int) -> tuple[str, float | None, float | None, float | None]:
+def check_reliability(features: FeatureSet, *, n_episodes: int = EPISODES, seed: int = 0) -> list[Reliability]:
+    """Whether confidences mean what they say in these features: equal classes, and uneven ones (Dirichlet(2)).
+
+    Args:
+        features: With at least two classes of `RELIABILITY_SHOTS` + 2 labelled rows.
+        n_episodes: Of each kind.
+        seed: Of their draws.
+    """
+    found = _trial(features, RELIABILITY_SHOTS)
+    if found is None:
+        raise InputError(f"a reliability figure needs two classes of at least {RELIABILITY_SHOTS + 2} labelled rows that are not zero.")
+    large, n_way, n_query = found
+    kinds = (f"{n_query}", f"dirichlet:2:{n_query * n_way}")
+    return [
+        measure_reliability(large, n_way=n_way, n_shot=RELIABILITY_SHOTS, queries=word, n_episodes=n_episodes, seed=seed) for word in kinds
+    ]
+
+
+def _trial(features: FeatureSet, n_shot: int) -> tuple[FeatureSet, int, int] | None:
+    """Classes large enough for trial episodes, ways and queries a class of these; None where there are too few."""
     usable = features.features.any(axis=1)  # a vector of zeros has no direction
     counts = np.bincount(features.labels[usable & (features.labels >= 0)], minlength=features.n_classes)
     sizes = np.sort(counts)[::-1]
-    n_way = min(WAYS, int((sizes >= SHOTS + 2).sum()))
+    n_way = min(WAYS, int((sizes >= n_shot + 2).sum()))
     if n_way < 2:
+        return None
+    n_query = min(QUERIES, int(sizes[n_way - 1]) - n_shot)
+    keep = usable & np.isin(features.labels, np.flatnonzero(counts >= n_shot + n_query))
+    names = [features.class_names[label] for label in features.labels[keep]]
+    return FeatureSet.from_arrays(features.features[keep], names, provenance=features.provenance), n_way, n_query
+
+
+def _try_out(features: FeatureSet, step: str, n_episodes: int, seed: int) -> tuple[str, float | None, float | None, float | None]:
+    if (trial := _trial(features, SHOTS)) is None:
         return "none: fewer than two classes have three labelled rows", None, None, None
-    n_query = min(QUERIES, int(sizes[n_way - 1]) - SHOTS)
-    keep = usable & np.isin(features.labels, np.flatnonzero(counts >= SHOTS + n_query))
-    large = FeatureSet.from_arrays(
-        features.features[keep], [features.class_names[label] for label in features.labels[keep]], provenance=features.provenance
-    )
+    large, n_way, n_query = trial
     shape = {"n_way": n_way, "n_shot": SHOTS, "queries": n_query, "n_episodes": n_episodes, "seed": seed}
     pipelines = (f"{step} | unit", f"{step} | unit | center(support) | unit")
     methods = [configure(name, n_shot=SHOTS, pipeline=line) for name, line in zip(("ncm", "map-auto"), pipelines, strict=True)]
@@ -111,5 +138,5 @@ def _try_out(features: FeatureSet, step: str, n_episodes: int, seed: int) -> tup
     x = methods[1].pipeline.transform(torch.as_tensor(large.features))
     support, query = methods[1].pipeline.episodic.apply(x[torch.as_tensor(episodes.support)], x[torch.as_tensor(episodes.query)])
     found = methods[1].assign(support, torch.as_tensor(episodes.support_labels), query, n_way=n_way)
-    trial = f"{n_episodes} episodes, {n_way}-way {SHOTS}-shot, {n_query} queries a class"
-    return trial, float(found.lam.median()), inductive, transductive
+    said = f"{n_episodes} episodes, {n_way}-way {SHOTS}-shot, {n_query} queries a class"
+    return said, float(found.lam.median()), inductive, transductive

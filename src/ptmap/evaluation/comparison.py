@@ -14,7 +14,7 @@ from scipy.special import stdtrit
 
 from ptmap.errors import InputError
 from ptmap.evaluation.results import EvaluationResult
-from ptmap.evaluation.settings import knobs_used
+from ptmap.evaluation.settings import knobs_shown, knobs_used
 
 TIE = 1e-12  # accuracies are shares of whole numbers: nearer than this is equal
 
@@ -40,7 +40,10 @@ class Comparison:
         """The result's own dict, and under "comparison" how it stands to the baseline."""
         against = {
             "baseline": self.baseline.method,
-            "baseline_settings": knobs_used(self.baseline.pipeline, self.baseline.settings),
+            "baseline_settings": {
+                **knobs_shown(self.baseline.pipeline, self.baseline.settings),  # words, and where they are numbers, these
+                **knobs_used(self.baseline.pipeline, self.baseline.settings),
+            },
             "difference": round(self.difference, 4),
             "ci95": round(self.ci95, 4) if self.ci95 == self.ci95 else None,
             "win": round(self.win, 4),

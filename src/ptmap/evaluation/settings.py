@@ -17,20 +17,59 @@ from ptmap.errors import FileFormatError, InputError, unknown_choice
 from ptmap.methods import KNOBS, find_method
 
 NUMBERS = ("beta", "lam", "alpha", "n_steps")  # the knobs that are numbers, in the order of the paper
+ALL_KNOBS = (*NUMBERS, "proportions")
+FROM_FEATURES = ("beta", "lam")  # may be "auto"
+PROPORTIONS = ("uniform", "estimate", "free", "truth")
+Value = float | str | tuple[float, ...]  # of a knob
 Tuned = dict[str, dict[int, dict[str, float]]]  # method, shots, knob
 
 _POWER = re.compile(r"power\(([^()a-z]+)\)")  # a number, not power(auto)
 
 
 def knobs_taken(name: str, pipeline: str | None = None) -> tuple[str, ...]:
-    """The numeric knobs of a method; beta is one where the pipeline has a power step.
+    """The knobs of a method; beta is one where the pipeline has a power step, and what makes a variant is none.
 
-    >>> knobs_taken("ncm"), knobs_taken("map")
-    (('beta',), ('beta', 'lam', 'alpha', 'n_steps'))
+    >>> knobs_taken("ncm"), knobs_taken("map"), knobs_taken("map-auto")
+    (('beta',), ('beta', 'lam', 'alpha', 'n_steps', 'proportions'), ('alpha', 'n_steps'))
     """
-    _, line, classifier, _ = find_method(name)
+    _, line, classifier, preset = find_method(name)
     taken = KNOBS[classifier] if beta_of(line if pipeline is None else pipeline) is None else ("beta", *KNOBS[classifier])
-    return tuple(knob for knob in NUMBERS if knob in taken)
+    return tuple(knob for knob in ALL_KNOBS if knob in taken and knob not in preset)
+
+
+def parse_knob(knob: str, word: Value) -> Value:
+    """The value of a knob from its word: a number, "auto", or what `--proportions` takes.
+
+    >>> parse_knob("lam", "7.5"), parse_knob("beta", "auto"), parse_knob("proportions", "0.5,0.3,0.2")
+    (7.5, 'auto', (0.5, 0.3, 0.2))
+    """
+    if not isinstance(word, str):
+        return word
+    if knob == "proportions":
+        return word if word in PROPORTIONS else _parse_sizes(word)
+    if knob in FROM_FEATURES and word == "auto":
+        return word
+    try:
+        return float(word)
+    except ValueError:
+        also = " or auto" if knob in FROM_FEATURES else ""
+        raise InputError(f"{_option(knob)} must be a number{also}, got '{word}'.") from None
+
+
+def _parse_sizes(word: str) -> tuple[float, ...]:
+    try:
+        sizes = tuple(float(part) for part in word.split(","))
+    except ValueError:
+        sizes = ()
+    if len(sizes) < 2:
+        raise unknown_choice("--proportions", word, (*PROPORTIONS, "a fraction for each way such as 0.5,0.3,0.2"))
+    if not all(0 <= size < float("inf") for size in sizes):
+        raise InputError(f"--proportions must not be negative nor infinite, got '{word}'.")
+    return sizes
+
+
+def _option(knob: str) -> str:
+    return "--" + knob.replace("_", "-")
 
 
 def knobs_used(pipeline: str, settings: Mapping[str, Any]) -> dict[str, float]:
@@ -43,6 +82,22 @@ def knobs_used(pipeline: str, settings: Mapping[str, Any]) -> dict[str, float]:
     return {knob: found[knob] for knob in NUMBERS if isinstance(found.get(knob), (int, float))}  # not lam="auto"
 
 
+def knobs_shown(pipeline: str, settings: Mapping[str, Any]) -> dict[str, str]:
+    """All knobs that a result was made with, as words.
+
+    >>> knobs_shown("power(0.5) | unit", {"lam": "auto", "proportions": (0.5, 0.5)})
+    {'beta': '0.5', 'lam': 'auto', 'proportions': '0.5,0.5'}
+    """
+    found = {"beta": beta_of(pipeline), **settings}
+    return {knob: _word(found[knob]) for knob in ALL_KNOBS if found.get(knob) is not None}
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return f"{value:g}" if isinstance(value, (int, float)) else ",".join(f"{part:g}" for part in value)
+
+
 def beta_of(pipeline: str) -> float | None:
     """The power of a pipeline's line, None where it has none."""
     match = _POWER.search(pipeline)
@@ -53,8 +108,10 @@ def format_settings(tuned: Tuned, *, comments: Sequence[str] = ()) -> str:
     """Tuned settings as TOML, headed by comments; `read_settings` reads it back."""
     blocks = ["\n".join(f"# {' '.join(line.split())}".rstrip() for line in comments)] if comments else []
     for method, by_shots in tuned.items():
+        taken = knobs_taken(method)  # a variant's own power is found anew in each feature set
         for n_shot, knobs in by_shots.items():
-            blocks.append("\n".join([f"[{method}.{n_shot}-shot]", *(f"{knob} = {value!r}" for knob, value in knobs.items())]))
+            lines = (f"{knob} = {value!r}" for knob, value in knobs.items() if knob in taken)
+            blocks.append("\n".join([f"[{method}.{n_shot}-shot]", *lines]))
     return "\n\n".join(blocks) + "\n"
 
 
@@ -78,7 +135,7 @@ def read_settings(path: Path) -> Tuned:
 
 
 def _read_method(method: str, by_shots: Any) -> dict[int, dict[str, float]]:
-    taken = knobs_taken(method)
+    taken = [knob for knob in knobs_taken(method) if knob in NUMBERS]
     if not isinstance(by_shots, dict) or not by_shots:
         raise InputError(f"'{method}' must hold tables such as [{method}.1-shot], got {by_shots!r}.")
     found: dict[int, dict[str, float]] = {}

@@ -4,12 +4,15 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
+import torch
+
+from ptmap.classifiers.proportions import class_mass
 from ptmap.errors import InputError
 from ptmap.evaluation.queries import QuerySpec
 from ptmap.evaluation.results import EvaluationResult
 from ptmap.evaluation.run import evaluate
 from ptmap.evaluation.sampling import make_draws
-from ptmap.evaluation.settings import NUMBERS, Tuned, knobs_taken
+from ptmap.evaluation.settings import ALL_KNOBS, Tuned, Value, knobs_taken, parse_knob
 from ptmap.features import FeatureSet
 from ptmap.methods import METHODS, Method, configure
 
@@ -28,7 +31,7 @@ def plan_cells(
     shots: Sequence[int] = (1,),
     queries: Sequence[str] = ("15",),
     dataset: str | None = None,
-    knobs: Mapping[str, Sequence[float]] | None = None,
+    knobs: Mapping[str, Sequence[Value]] | None = None,
     pipeline: str | None = None,
     tuned: Tuned | None = None,
 ) -> list[Cell]:
@@ -41,14 +44,14 @@ def plan_cells(
         shots: Support rows per class.
         queries: Words of `QuerySpec`.
         dataset: Name as in a FeatureSet's provenance; decides the paper's alpha at one shot.
-        knobs: Values to try of beta, lam, alpha and n_steps.
+        knobs: Values to try of beta, lam, alpha, n_steps and proportions; words are read by `parse_knob`.
         pipeline: Another preprocessing for all methods.
         tuned: Settings by method and shots, from `read_settings`; other methods keep the paper's.
 
     >>> [len(cell.methods) for cell in plan_cells(["ncm", "map"], shots=[1, 5], knobs={"lam": [5, 10]})]
     [3, 3]
     """
-    given = {knob: list(values) for knob, values in (knobs or {}).items() if values}
+    given = {knob: [parse_knob(knob, value) for value in values] for knob, values in (knobs or {}).items() if values}
     _check_combination(names, shots, given, pipeline, tuned)
     cells = []
     for n_shot in dict.fromkeys(shots):
@@ -59,7 +62,8 @@ def plan_cells(
             # beta=None keeps the power of the pipeline's own line
             values = [given.get(knob, [None if pipeline and knob == "beta" else fallback.get(knob)]) for knob in taken]
             for chosen in product(*values):
-                method = configure(name, n_shot=n_shot, dataset=dataset, pipeline=pipeline, **dict(zip(taken, chosen, strict=True)))
+                settings: dict[str, Any] = dict(zip(taken, chosen, strict=True))
+                method = configure(name, n_shot=n_shot, dataset=dataset, pipeline=pipeline, **settings)
                 if method not in methods:
                     methods.append(method)
         cells += [Cell(n_shot, spec, tuple(methods)) for spec in dict.fromkeys(str(QuerySpec.parse(word)) for word in queries)]
@@ -89,6 +93,10 @@ def evaluate_cells(
     """
     for cell in cells:  # what does not fit the last cell is said before the first is run
         make_draws(features, draws=draws, n_way=n_way, n_shot=cell.n_shot, queries=cell.queries, seed=seed)
+        n_query = QuerySpec.parse(cell.queries).total(n_way)
+        for method in cell.methods:
+            if isinstance(sizes := method.settings.get("proportions"), tuple):
+                class_mass(sizes, torch.empty(1, n_query, 1), n_way=n_way)
     results: list[EvaluationResult] = []
     try:
         for n_shot, queries, methods in cells:
@@ -113,15 +121,15 @@ def evaluate_cells(
 
 
 def _check_combination(
-    names: Sequence[str], shots: Sequence[int], given: Mapping[str, Sequence[float]], pipeline: str | None, tuned: Tuned | None
+    names: Sequence[str], shots: Sequence[int], given: Mapping[str, Sequence[Value]], pipeline: str | None, tuned: Tuned | None
 ) -> None:
     """Refuse options that contradict one another or would have no effect."""
     if pipeline is not None and "beta" in given:
         raise InputError("give --beta or --pipeline, not both: the pipeline's line has its own power.")
     taken = {knob for name in names for knob in knobs_taken(name, pipeline)}
     for knob in given:
-        if knob not in NUMBERS:
-            raise InputError(f"knobs must be some of {', '.join(NUMBERS)}, got {knob!r}.")
+        if knob not in ALL_KNOBS:
+            raise InputError(f"knobs must be some of {', '.join(ALL_KNOBS)}, got {knob!r}.")
         if knob not in taken:
             takers = ", ".join(name for name in METHODS if knob in knobs_taken(name))
             option = "--" + knob.replace("_", "-")

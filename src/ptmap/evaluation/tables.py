@@ -9,7 +9,7 @@ from ptmap.evaluation.comparison import Comparison
 from ptmap.evaluation.curves import Tuning
 from ptmap.evaluation.queries import QuerySpec
 from ptmap.evaluation.results import EvaluationResult
-from ptmap.evaluation.settings import NUMBERS, knobs_used
+from ptmap.evaluation.settings import ALL_KNOBS, knobs_shown
 
 NONE = "–"  # in a cell that has nothing to say
 TEXT_COLUMNS = (  # the others hold numbers and are set flush right
@@ -160,16 +160,16 @@ def _queries_vary(results: Sequence[EvaluationResult]) -> list[str]:
 
 def _varied_knobs(results: Sequence[EvaluationResult]) -> list[str]:
     """Knobs with several values for one method and one number of shots."""
-    seen: dict[tuple[str, int, str], set[float]] = {}
+    seen: dict[tuple[str, int, str], set[str]] = {}
     for result in results:
-        for knob, value in knobs_used(result.pipeline, result.settings).items():
+        for knob, value in knobs_shown(result.pipeline, result.settings).items():
             seen.setdefault((result.method, result.n_shot, knob), set()).add(value)
-    return [knob for knob in NUMBERS if any(len(values) > 1 for (_, _, name), values in seen.items() if name == knob)]
+    return [knob for knob in ALL_KNOBS if any(len(values) > 1 for (_, _, name), values in seen.items() if name == knob)]
 
 
 def _knob_cells(result: EvaluationResult, knobs: Sequence[str]) -> list[str]:
-    used = knobs_used(result.pipeline, result.settings)
-    return [f"{used[knob]:g}" if knob in used else NONE for knob in knobs]
+    used = knobs_shown(result.pipeline, result.settings)
+    return [used.get(knob, NONE) for knob in knobs]
 
 
 def _latex_row(cells: Sequence[str], write: Callable[[str], str]) -> str:

@@ -1,0 +1,59 @@
+"""Confidence against accuracy: by hand, against scikit-learn, and on real features."""
+
+import io
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+from sklearn.calibration import calibration_curve
+
+from ptmap.evaluation.draw_reliability import draw_reliability
+from ptmap.evaluation.reliability import Confidence, measure_reliability
+from ptmap.features import load_embedded
+
+
+@pytest.fixture(scope="module")
+def uneven():
+    return measure_reliability(load_embedded(), queries="dirichlet:2:50", n_episodes=60)
+
+
+def test_bins_are_those_of_scikit_learn():
+    rng = np.random.default_rng(0)
+    said = rng.uniform(0.2, 1, size=500)
+    right = rng.uniform(size=500) < said
+    bins = Confidence(said, right).bins
+    accuracy, mean = calibration_curve(right, said, n_bins=15)
+    np.testing.assert_allclose(bins.right, accuracy)
+    np.testing.assert_allclose(bins.said, mean)
+    assert bins.share.sum() == pytest.approx(1)
+
+
+def test_the_error_by_hand():
+    said = np.array([0.9] * 10 + [0.5] * 10)
+    right = np.array([True] * 9 + [False] + [True] * 8 + [False] * 2)
+    assert Confidence(said, right).error == pytest.approx(0.5 * 0.3)
+
+
+def test_calibrated_confidences_of_uneven_real_episodes_mean_what_they_say(uneven):
+    assert uneven.after.error < min(0.04, uneven.before.error)  # 3,000 labels: an error of about 0.01 is chance
+    assert uneven.before.right is uneven.after.right
+    assert uneven.accuracy > uneven.after.right.mean()
+    assert 0 < uneven.coverage < 1
+    assert (uneven.temperatures > 1).mean() > 0.9
+    assert json.loads(json.dumps(uneven.to_dict()))["error_after"] == pytest.approx(uneven.after.error, abs=1e-4)
+
+
+def test_chunks_change_nothing(uneven):
+    fewer = measure_reliability(load_embedded(), queries="dirichlet:2:50", n_episodes=3)
+    np.testing.assert_allclose(fewer.after.said, uneven.after.said[: 3 * 50], atol=1e-5)
+
+
+def test_the_figure(uneven):
+    figure = draw_reliability([uneven, uneven], about="cifar-fs")
+    with Image.open(io.BytesIO(figure["png"])) as image:
+        assert image.size[0] > 1200
+    text = figure["svg"].decode()
+    for word in ("n = 60 episodes", f"after calibration {100 * uneven.after.error:.1f} %", "expected calibration error"):
+        assert word in text
+    assert draw_reliability([uneven])["png"].startswith(b"\x89PNG")
