@@ -367,7 +367,7 @@ def _validate(estimator: BaseEstimator, X: ArrayLike, pipeline: Pipeline, *, res
         rows = name_rows(np.flatnonzero((x < 0).any(axis=1)))
         raise InputError(
             f"Negative values in data passed to {type(estimator).__name__} ({rows}): a fractional power needs features "
-            "that are not negative. Take them after a ReLU, or set beta=None."
+            "that are not negative. Take them after a ReLU, or set beta=None; PTMAP also takes beta='auto', which keeps signs."
         )
     zero = (x == 0).all(axis=1)
     if "unit" in pipeline.steps and zero.any():  # a warning, because scikit-learn's own checks pass such rows

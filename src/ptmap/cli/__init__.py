@@ -48,15 +48,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.command("extract")(extract_command)
+# In the order in which a newcomer meets them: label a folder, look at features, compare methods, make backbones.
 app.command("label")(label_command)
 app.command("next")(next_command)
 app.command("serve")(serve_command)
 app.command("predict")(predict_command)
+app.command("extract")(extract_command)
+app.command("doctor")(doctor_command)
 app.command("evaluate")(evaluate_command)
 app.command("compare")(compare_command)
 app.command("tune")(tune_command)
-app.command("doctor")(doctor_command)
 app.command("reproduce")(reproduce_command)
 app.add_typer(data_app, name="data")
 app.command("train")(train_command)
