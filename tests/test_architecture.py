@@ -21,7 +21,7 @@ UPSTREAM = {  # room: the rooms that it may import, besides errors, devices and 
     "methods": {"preprocess", "classifiers"},
     "estimators": {"preprocess", "classifiers", "methods"},
     "evaluation": {"features", "preprocess", "classifiers", "methods", "kernels"},
-    "paper": {"features", "preprocess", "classifiers", "methods", "evaluation"},
+    "paper": {"data", "features", "preprocess", "classifiers", "methods", "evaluation"},
     "labeling": {"data", "backbones", "features", "preprocess", "classifiers", "methods", "evaluation"},
 }
 LIGHT = {"typer", "ptmap.errors", "ptmap.cli", "ptmap.__version__"}  # what `ptmap --help` may load besides the standard library

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ptmap.features import FeatureSet
-from ptmap.paper.benchmarks import read_benchmarks
+from ptmap.paper.benchmarks import expected_classes
 from ptmap.paper.ledger import Ledger
 from ptmap.paper.library import Library
 
@@ -15,7 +15,7 @@ PER_CLASS = 101  # Figure 3 draws one support row and 99 queries of a class
 
 
 def _make_benchmark(split: str = "novel", *, dataset: str = "cifar-fs", backbone: str = "wrn28-10", seed: int = 0) -> FeatureSet:
-    names = read_benchmarks()[dataset][split]["names"].split()
+    names = expected_classes(dataset, split)
     labels = np.repeat(np.arange(len(names)), PER_CLASS)
     rng = np.random.default_rng(seed)
     features = rng.gamma(1.0, size=(len(names), 6))[labels] * rng.gamma(2.0, size=(len(labels), 6))

@@ -1,6 +1,5 @@
 """Every table and figure from made-up features: published numbers stay, ours come beside, nothing is filled in."""
 
-import base64
 import io
 import json
 import re
@@ -15,7 +14,7 @@ from scipy import stats
 from ptmap.errors import InputError
 from ptmap.features import FeatureSet
 from ptmap.paper.exhibits import all_entries, choose_exhibits, list_exhibits, make_exhibits, publish
-from ptmap.paper.figure2 import class_skewness, fit_exponential, fit_gaussian
+from ptmap.paper.figure2 import class_skewness, describe_distributions, fit_exponential, fit_gaussian
 from ptmap.paper.ledger import Ledger, make_entry
 from ptmap.paper.library import Library, Source
 from ptmap.paper.published import read_published
@@ -54,6 +53,8 @@ def test_an_unknown_one_is_refused_with_the_list():
 def test_the_list_says_what_is_here(artifacts, tmp_path):
     states = {row[0]: row[2] for row in list_exhibits(Library(artifacts)).sections[0]}
     assert states["table5"] == "1 of 9 here"
+    assert states["table6"] == "1 of 9 here"  # its rows beyond the paper count
+    assert states["orderings"] == "1 of 9 here"
     assert states["table3"] == "0 of 1 here"
     assert states["figure4"] == "2 of 6 here"
 
@@ -85,7 +86,7 @@ def test_without_features_nothing_is_filled_in(bare):
         assert any("--features" in note for note in bare[name].notes)
     assert all(row[3] == "–" for section in bare["figure3"].table.sections for row in section)
     assert all(row[4:6] == ("–", "–") for section in bare["figure4"].table.sections for row in section)
-    assert bare["orderings"].table.sections == [[]]
+    assert bare["orderings"].table.sections == []
     assert bare["time"].data["ours"] == []
 
 
@@ -188,10 +189,18 @@ def test_the_page_needs_nothing_else(published):
     assert page.open == []
     assert page.links == {f"#{name}" for name in NAMES}
     assert {link[1:] for link in page.links} <= page.ids
-    assert len(page.loads) == len(PICTURES)
-    assert all(each.startswith("data:image/svg+xml;base64,") for each in page.loads)
-    assert base64.b64decode(page.loads[0].split(",")[1]) == (published[0].folder / "table2.svg").read_bytes()
-    assert not re.search(r"url\(|@import|<script", text)
+    assert page.loads == []
+    assert text.count("<svg ") == text.count('role="img"') == len(PICTURES)
+    assert not re.search(r"url\((?!#)|@import|<script", text)
+    used = set(re.findall(r'(?:xlink:href="|url\()#([^")]+)', text))
+    assert used
+    assert used <= page.ids  # every letter and clip that a picture uses is on the page
+
+
+def test_pictures_on_the_page_share_their_letters(published):
+    text = (published[0].folder / "index.html").read_text()
+    letters = re.findall(r'<path id="(DejaVuSans[^"]*)"', text)
+    assert len(letters) == len(set(letters)) > 50
 
 
 def test_a_single_exhibit_leaves_the_others_on_the_page(published):
@@ -205,3 +214,12 @@ def test_orderings_are_judged_by_their_intervals(published):
         expected = "holds" if claim["difference"] > claim["ci95"] else "FAILS" if claim["difference"] <= -claim["ci95"] else "undecided"
         assert claim["verdict"] == expected
     assert len(published[1]["orderings"].data["claims"]) == 8 + 3 + 6
+
+
+def test_figure_2_shows_a_typical_feature(make_benchmark):
+    features = make_benchmark()
+    found = describe_distributions(features)
+    skews = stats.skew(np.stack([features.features[rows].astype(np.float64) for rows in features.class_rows]), axis=1)
+    distance = np.abs(skews - np.median(skews)).mean(axis=0)
+    assert found["feature"] == distance.argmin()
+    assert found["skewness_median"]["before"] == pytest.approx(np.median(skews))

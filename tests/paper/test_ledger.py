@@ -2,7 +2,9 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ptmap.errors import FileFormatError
@@ -10,6 +12,7 @@ from ptmap.evaluation import evaluate
 from ptmap.paper.ledger import CELLS, Ledger, make_entry
 from ptmap.paper.library import Library, Source
 
+SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "features" / "cifar-fs-wrn28-10"
 NOVEL, VAL = Source("cifar-fs", "wrn28-10"), Source("cifar-fs", "wrn28-10", "val")
 
 
@@ -98,3 +101,29 @@ def test_cells_are_plain_json(ledger):
     ledger.measure([make_entry(NOVEL, "ncm")])
     (cell,) = json.loads((ledger.folder / CELLS).read_text()).values()
     assert {"accuracy", "ci95", "draws", "seed", "episode_hash", "pipeline", "settings", "versions", "engine", "machine"} <= cell.keys()
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the answers of the authors' script are not here")
+@pytest.mark.parametrize(("setting", "n_shot"), [("s1_a0.3", 1), ("s5_a0.2", 5)])
+def test_map_agrees_with_the_authors_script_on_all_its_episodes(tmp_path, setting, n_shot):
+    mean, half = np.ravel(np.load(SHARED / "golden.npz")[f"{setting}_mean_ci"])
+    scale = 100 if mean <= 1 else 1
+    ledger = Ledger(tmp_path, Library(tmp_path, {NOVEL: SHARED / "novel.npy"}, per_class=600))
+    ledger.measure([make_entry(NOVEL, "map", n_shot=n_shot)])
+    (cell,) = ledger.cells.values()
+    assert cell["n_episodes"] == 10_000
+    assert cell["accuracy"] == pytest.approx(scale * mean, abs=0.02)  # its float32 stops early in a few plans of 10,000
+    assert cell["ci95"] == pytest.approx(scale * half, abs=0.01)
+
+
+def test_entries_that_share_their_preprocessing_are_measured_together(ledger, monkeypatch):
+    groups = []
+    evaluate_group = Ledger._evaluate
+    monkeypatch.setattr(Ledger, "_evaluate", lambda self, group: groups.append(group) or evaluate_group(self, group))
+    recipes = ("ncm-raw", "ncm", "kmeans", "map", "map-without-pt")
+    entries = [make_entry(NOVEL, recipe) for recipe in recipes] + [make_entry(NOVEL, "map", alpha=alpha) for alpha in (0.1, 0.5)]
+    ledger.measure([*entries, make_entry(NOVEL, "map", beta=0.3)])
+    assert [len(group) for group in groups] == [2, 1, 5]
+    assert all(len({entry.method.pipeline.rowwise for entry in group}) == 1 for group in groups)
+    assert all(group[0].method.classifier == "map" for group in groups)
+    assert groups[-1][0] == make_entry(NOVEL, "map")  # pays for what the others share, so that its time is the time of a run

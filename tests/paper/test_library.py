@@ -7,8 +7,9 @@ import pytest
 
 from ptmap.errors import FileFormatError, InputError
 from ptmap.features import FeatureSet
-from ptmap.paper.benchmarks import check_benchmark, read_benchmarks
+from ptmap.paper.benchmarks import SPLITS, check_benchmark, expected_classes
 from ptmap.paper.library import Library, Source, parse_given
+from ptmap.paper.published import DATASETS
 
 NOVEL = Source("cifar-fs", "wrn28-10")
 
@@ -18,17 +19,19 @@ def with_names(names):
 
 
 def test_counts_of_the_benchmarks_are_those_of_the_paper():
-    counts = {name: (splits["val"]["count"], splits["novel"]["count"]) for name, splits in read_benchmarks().items()}
+    counts = {name: tuple(len(set(expected_classes(name, split))) for split in SPLITS) for name in DATASETS}
     assert counts == {
-        "cifar-fs": (16, 20),
         "mini-imagenet": (16, 20),
-        "tiered-imagenet": (97, 160),
         "cub": (50, 50),
+        "cifar-fs": (16, 20),
+        "tiered-imagenet": (97, 160),
         "mini-imagenet-to-cub": (50, 50),
     }
-    for splits in read_benchmarks().values():
-        for split in splits.values():
-            assert "names" not in split or len(set(split["names"].split())) == split["count"]
+
+
+def test_an_unknown_dataset_is_refused_with_the_list():
+    with pytest.raises(InputError, match=r"dataset must be one of mini-imagenet, cub, .*, got 'omniglot'"):
+        expected_classes("omniglot", "novel")
 
 
 def test_features_are_found_in_the_folder_and_know_what_they_are(artifacts):
@@ -65,7 +68,7 @@ def test_other_classes_are_refused(dataset, names, message):
 @pytest.mark.parametrize(
     ("dataset", "names"),
     [
-        ("cifar-fs", [name.replace("_", " ").title() for name in read_benchmarks()["cifar-fs"]["novel"]["names"].split()]),
+        ("cifar-fs", [name.replace("_", " ").title() for name in expected_classes("cifar-fs", "novel")]),
         ("cifar-fs", [str(i) for i in range(20)]),
         ("mini-imagenet", [f"dog {i}" for i in range(20)]),
         ("cub", [f"{4 * i + 4:03}.Bird" for i in range(50)]),

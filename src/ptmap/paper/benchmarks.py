@@ -1,23 +1,27 @@
 """What the benchmarks must look like: a features file of the wrong dataset or split is told by its classes."""
 
 import re
-import tomllib
-from functools import cache
-from importlib.resources import files
-from typing import Any
 
+from ptmap.data import BENCHMARKS
 from ptmap.errors import InputError, unknown_choice
 from ptmap.features import FeatureSet
+from ptmap.paper.published import DATASETS
 
 SPLITS = ("val", "novel")
+TESTED_ON = {"mini-imagenet-to-cub": "cub"}  # cross-domain: where the classes come from
 WORDNET = re.compile(r"n\d{8}")
-NUMBERED = re.compile(r"(\d{3})\D.*")
+NUMBERED = re.compile(r"(\d{3})\D.*")  # CUB: "004.Groove_billed_Ani"
 
 
-@cache
-def read_benchmarks() -> dict[str, dict[str, dict[str, Any]]]:
-    """Class counts and names by dataset and split."""
-    return tomllib.loads(files("ptmap.paper").joinpath("datasets.toml").read_text(encoding="utf-8"))
+def expected_classes(dataset: str, split: str) -> tuple[str, ...]:
+    """The names of a split's classes, as the published lists spell them.
+
+    >>> len(expected_classes("mini-imagenet-to-cub", "novel"))
+    50
+    """
+    if dataset not in DATASETS:
+        raise unknown_choice("dataset", dataset, DATASETS)
+    return BENCHMARKS[TESTED_ON.get(dataset, dataset)].classes[split]
 
 
 def check_benchmark(features: FeatureSet, dataset: str, split: str, *, origin: str) -> None:
@@ -32,29 +36,25 @@ def check_benchmark(features: FeatureSet, dataset: str, split: str, *, origin: s
         split: "val" or "novel".
         origin: The file, for the message.
     """
-    known = read_benchmarks()
-    if dataset not in known:
-        raise unknown_choice("dataset", dataset, known)
-    expected = known[dataset][split]
+    expected = expected_classes(dataset, split)
     what = f"{origin}: the {split} classes of {dataset}"
-    if features.n_classes != expected["count"]:
-        raise InputError(f"{what} must be {expected['count']}, got {features.n_classes}. Is it another dataset or split?")
+    if features.n_classes != len(expected):
+        raise InputError(f"{what} must be {len(expected)}, got {features.n_classes}. Is it another dataset or split?")
     names = [re.split(r"[/\\]", name)[-1] for name in features.class_names]
     if all(name.isdigit() for name in names):
         return
-    if strangers := _strangers(names, expected, strict=dataset == "cifar-fs"):
+    if strangers := _strangers(names, expected):
         raise InputError(f"{what} must be the benchmark's, got '{strangers[0]}' among them. Is it another dataset or split?")
 
 
-def _strangers(names: list[str], expected: dict[str, Any], *, strict: bool) -> list[str]:
-    if "numbers" in expected:  # CUB: "004.Groove_billed_Ani"
-        every, first = expected["numbers"]["every"], expected["numbers"]["first"]
-        found = [(name, NUMBERED.fullmatch(name)) for name in names]
-        return [name for name, match in found if match and (int(match[1]) - first) % every]
-    allowed = set(expected["names"].split())
-    if not strict and not any(WORDNET.fullmatch(name) for name in names):
+def _strangers(names: list[str], expected: tuple[str, ...]) -> list[str]:
+    """The names that are not among the expected ones."""
+    if NUMBERED.fullmatch(expected[0]):
+        numbers = {name[:3] for name in expected}
+        return [name for name in names if (match := NUMBERED.fullmatch(name)) and match[1] not in numbers]
+    if WORDNET.fullmatch(expected[0]) and not any(WORDNET.fullmatch(name) for name in names):
         return []
-    return [name for name in names if _plain(name) not in allowed]
+    return [name for name in names if _plain(name) not in expected]
 
 
 def _plain(name: str) -> str:

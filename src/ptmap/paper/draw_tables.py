@@ -1,11 +1,13 @@
 """Pictures of tables: a line a row, the paper's number as a hollow mark, ours as a filled one."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
-from ptmap.evaluation.plots import FAINT, INK, STYLE, can_draw, render
+from ptmap.evaluation.plots import FAINT, INK, STYLE, can_draw
+from ptmap.paper.pictures import dress, finish, set_heading
 from ptmap.paper.published import DATASETS, SHOTS
-from ptmap.paper.report import Report, label
+from ptmap.paper.report import Report
 
 BLUE = "#0072B2"
 MARKS = {  # of a method: color of Okabe and Ito (2008), and a shape for those who see none
@@ -15,10 +17,20 @@ MARKS = {  # of a method: color of Okabe and Ito (2008), and a shape for those w
     "MAP": ("#D55E00", "v"),
     "PT+MAP": (BLUE, "o"),
 }
-LINE, HEADING, MARGIN, WIDTH = 0.165, 0.24, 1.2, 7.4  # inches
-WIDER = 0.22  # inches of a line with several methods
-APART = 0.19  # of a line: paper above, ours below
+LINE, HEADING, MARGIN, WIDTH = 0.165, 0.24, 1.3, 7.4  # inches
+WIDER = 0.23  # inches of a line with several methods
+APART = 0.2  # of a line: paper above, ours below
+TOUCHING = 0.016  # of a panel's width: marks this near to one another would hide each other
 Line = tuple[str, bool, list[Mapping[str, Any]]]  # label, whether it is a method of the paper, its rows
+
+
+class Mark(NamedTuple):
+    """A number to draw."""
+
+    x: float
+    ci95: float | None
+    color: str
+    marker: str
 
 
 def draw_table(report: Report) -> dict[str, bytes]:
@@ -51,14 +63,13 @@ def draw_table(report: Report) -> dict[str, bytes]:
             handletextpad=0.3,
             columnspacing=1.2,
         )
-        heading = f"{label(report.name)}: {report.title}\n5-way, {_conditions(report)}; bars: 95 % interval"
-        figure.suptitle(heading, fontsize=8.5, x=0.01, ha="left", linespacing=1.35)
-        return {suffix: render(figure, suffix) for suffix in ("png", "svg")}
+        set_heading(figure, report, _conditions(report))
+        return finish(figure)
 
 
 def _conditions(report: Report) -> str:
     ours = f"ours: n = {report.data['n_episodes']:,} episodes" if _measured(report) else "no features here, paper only"
-    return f"15 queries a class; {ours}"
+    return f"5-way, 15 queries a class; {ours}; bars: 95 % interval, where wider than the mark"
 
 
 def _measured(report: Report) -> bool:
@@ -81,33 +92,57 @@ def _group(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Line]]:
 
 
 def _draw_panel(panel: Any, groups: Mapping[str, list[Line]], n_shot: int, *, by_color: bool) -> None:
-    panel.grid(axis="x", color="#E6E6E6", linewidth=0.6)
-    panel.set_axisbelow(True)
-    panel.tick_params(length=2.5, width=0.7)
+    dress(panel, axis="x")
     panel.tick_params(axis="y", length=0)
     panel.spines["left"].set_visible(False)
-    for y, (_, _, rows) in _positions(groups):
+    lines = [(y, *_marks(rows, n_shot, by_color=by_color)) for y, (_, _, rows) in _positions(groups)]
+    values = [mark.x for _, published, ours in lines for mark in (*published, *ours)]
+    near = TOUCHING * (max(values) - min(values))
+    for y, published, ours in lines:
         panel.axhline(y, color="#EFEFEF", linewidth=0.6, zorder=0)
-        for row in rows:
-            color, marker = MARKS[row["method"]] if by_color else (BLUE if row["recipe"] else FAINT, "o")
-            ours = (row["ours"] or {}).get(str(n_shot))
-            published = row["published"].get(str(n_shot))
-            apart = APART if ours and published else 0.0
-            if published:
-                _mark(panel, published[0], published[1], y - apart, color, marker, filled=False)
-            if ours:
-                _mark(panel, ours["accuracy"], ours["ci95"], y + apart, color, marker, filled=True)
+        apart = APART if ours and published else 0.0
+        room = 0.8 * APART if by_color else 0.0
+        for marks, height, filled in ((published, y - apart, False), (ours, y + apart, True)):
+            for mark, lift in zip(marks, _lifts([mark.x for mark in marks], near), strict=True):
+                _draw_mark(panel, mark, height + room * lift, filled=filled)
 
 
-def _mark(panel: Any, x: float, ci95: float | None, y: float, color: str, marker: str, *, filled: bool) -> None:
+def _marks(rows: Sequence[Mapping[str, Any]], n_shot: int, *, by_color: bool) -> tuple[list[Mark], list[Mark]]:
+    """What a line shows of the paper and of ours."""
+    published, ours = [], []
+    for row in rows:
+        look = MARKS[row["method"]] if by_color else (BLUE if row["recipe"] else FAINT, "o")
+        if said := row["published"].get(str(n_shot)):
+            published.append(Mark(said[0], said[1], *look))
+        if cell := (row["ours"] or {}).get(str(n_shot)):
+            ours.append(Mark(cell["accuracy"], cell["ci95"], *look))
+    return published, ours
+
+
+def _lifts(values: Sequence[float], near: float) -> list[int]:
+    """By how much marks on one line give way to each other: up and down in turn where they would touch.
+
+    >>> _lifts([50, 70, 70.1], 0.5)
+    [0, -1, 1]
+    """
+    lifts = [0] * len(values)
+    order = sorted(range(len(values)), key=lambda i: values[i])
+    for left, right in pairwise(order):
+        if values[right] - values[left] < near:
+            lifts[left] = lifts[left] or -1
+            lifts[right] = -lifts[left]
+    return lifts
+
+
+def _draw_mark(panel: Any, mark: Mark, y: float, *, filled: bool) -> None:
     panel.errorbar(
-        x,
+        mark.x,
         y,
-        xerr=ci95 or None,
-        fmt=marker,
+        xerr=mark.ci95 or None,
+        fmt=mark.marker,
         markersize=4.2,
-        color=color,
-        markerfacecolor=color if filled else "white",
+        color=mark.color,
+        markerfacecolor=mark.color if filled else "white",
         markeredgewidth=1.0,
         elinewidth=0.9,
         zorder=4 if filled else 3,

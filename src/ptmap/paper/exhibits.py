@@ -13,6 +13,7 @@ from ptmap.paper.ledger import Entry, Ledger
 from ptmap.paper.library import Library
 from ptmap.paper.orderings import OrderingsExhibit
 from ptmap.paper.page import write_page
+from ptmap.paper.provenance import annotate
 from ptmap.paper.published import read_published
 from ptmap.paper.report import Exhibit, Report, read_reports, write_report
 from ptmap.paper.tables import PaperTableExhibit
@@ -69,7 +70,7 @@ def publish(exhibits: Iterable[Exhibit], ledger: Ledger, *, drawing: bool, comma
     """
     reports = []
     for exhibit in exhibits:
-        report = exhibit.report(ledger)
+        report = annotate(exhibit.report(ledger), ledger.library)
         write_report(ledger.folder, report, exhibit.draw(report) if drawing else {}, command=command)
         reports.append(report)
     write_folder_page(ledger.folder)

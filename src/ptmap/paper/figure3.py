@@ -7,7 +7,7 @@ from ptmap.evaluation.tables import Table
 from ptmap.paper.ledger import Entry, Ledger, make_entry
 from ptmap.paper.library import Library, Source
 from ptmap.paper.published import DATASETS, read_published
-from ptmap.paper.report import Report, describe_run, words_of
+from ptmap.paper.report import Report, describe_run, sources_here, words_of
 from ptmap.paper.timing import BENCHMARKS
 
 TOTAL = 100
@@ -58,9 +58,9 @@ class ImbalanceExhibit:
             notes.append("Paper and ours are of different datasets: compare the order and the shape of the curves, not their height.")
         caption = f"2-way 1-shot, {TOTAL} queries, q1 of them of class 1; {describe_run(ledger, draws='own')}"
         data = {"dataset": source.dataset if source else None, "curves": curves, "n_episodes": ledger.n_episodes}
-        return Report(
-            self.name, self.title, self._paper.caption, Table(f"Figure 3: {self.title}", header, sections, caption), tuple(notes), data
-        )
+        table = Table(f"Figure 3: {self.title}", header, sections, caption)
+        sources = sources_here(self.entries(ledger.library), ledger.library)
+        return Report(self.name, self.title, self._paper.caption, table, tuple(notes), data, sources)
 
     def draw(self, report: Report) -> dict[str, bytes]:
         """See `Exhibit`."""

@@ -3,19 +3,17 @@
 from typing import Any
 
 from ptmap.evaluation.tables import NONE, Table
-from ptmap.features import FeatureSet
-from ptmap.paper.figure2 import median_skewness
 from ptmap.paper.ledger import Entry, Ledger, make_entry
 from ptmap.paper.library import Library, Source
+from ptmap.paper.peaks import SPLITS, describe_peak, describe_plateau, explain_beta, gain_of
 from ptmap.paper.published import DATASETS, read_published
-from ptmap.paper.report import Report, describe_run, words_of
+from ptmap.paper.report import Report, describe_run, sources_here, words_of
 from ptmap.paper.timing import BENCHMARKS
 
 WAYS = 5
-BETWEEN = {"beta": (0.2, 0.3, 0.4, 0.7), "lam": (7.0,), "alpha": ()}  # values of ours that the paper's range leaves out
+BETWEEN = {"beta": (0.3, 0.7), "lam": (7.0,), "alpha": ()}  # values of ours that the paper's range leaves out
 CHOSEN = {"beta": 0.5, "lam": 10.0, "alpha": 0.4}  # the paper's dashed lines
 KNOBS = tuple(CHOSEN)
-SPLITS = ("val", "novel")
 PREFERRED = (BENCHMARKS[0].dataset, "cifar-fs", "cub")
 
 
@@ -65,7 +63,8 @@ class KnobsExhibit:
         about = f"5-way 1-shot, WRN; knobs: paper on miniImageNet, ours on {where}"
         table = Table(f"Figure 4: {self.title}", header, sections, f"{about}; {describe_run(ledger)}")
         data = {"dataset": dataset, "queries": queries, "knobs": knobs, "n_episodes": ledger.n_episodes}
-        return Report(self.name, self.title, self._paper.caption, table, tuple(self._notes(ledger, dataset, knobs)), data)
+        sources = sources_here(self.entries(ledger.library), ledger.library)
+        return Report(self.name, self.title, self._paper.caption, table, tuple(self._notes(ledger, dataset, knobs)), data, sources)
 
     def draw(self, report: Report) -> dict[str, bytes]:
         """See `Exhibit`."""
@@ -81,7 +80,9 @@ class KnobsExhibit:
         published = {split: list(self._paper.find(knob, split).points) for split in SPLITS}
         ours = {split: [[x, ledger.find(_at(dataset, split, knob, x)) if dataset else None] for x in self.values(knob)] for split in SPLITS}
         peaks = {split: _peak(points) for split, points in ours.items()}
-        return {"knob": knob, "published": published, "ours": ours, "paper_choice": CHOSEN[knob], "peaks": peaks}
+        peak = peaks["val"]
+        gains = {split: gain_of(points, peak, CHOSEN[knob]) if peak is not None else None for split, points in ours.items()}
+        return {"knob": knob, "published": published, "ours": ours, "paper_choice": CHOSEN[knob], "peaks": peaks, "gains": gains}
 
     def _notes(self, ledger: Ledger, dataset: str | None, knobs: list[dict[str, Any]]) -> list[str]:
         here = ledger.library
@@ -89,8 +90,8 @@ class KnobsExhibit:
         if dataset is None:
             val = Source(PREFERRED[1], "wrn28-10", "val")
             return [*lines, f"Curves of knobs published only: {here.how_to_get(val) if not here.has(val) else 'no novel features'}"]
-        lines += [_describe_peak(curve) for curve in knobs if curve["peaks"]["val"] is not None]
-        return [*lines, *_explain_beta(here.load(Source(dataset, "wrn28-10")), knobs[0]["peaks"]["val"])]
+        lines += [line for curve in knobs if curve["peaks"]["val"] is not None for line in (describe_peak(curve), describe_plateau(curve))]
+        return [*lines, *explain_beta(here.load(Source(dataset, "wrn28-10")), CHOSEN["beta"], knobs[0]["peaks"]["val"])]
 
 
 def _dataset(library: Library) -> str | None:
@@ -106,33 +107,6 @@ def _at(dataset: str, split: str, knob: str, value: float) -> Entry:
     """One knob moved, the others at the paper's values for the dataset."""
     moved: dict[str, Any] = {knob: value}
     return make_entry(Source(dataset, "wrn28-10", split), "map", **moved)
-
-
-def _describe_peak(curve: dict[str, Any]) -> str:
-    """Where ours peaks, and what that is worth beside the paper's choice."""
-    at, peak = curve["paper_choice"], curve["peaks"]["val"]
-    gains = []
-    for split in SPLITS:
-        ours = {x: cell["accuracy"] for x, cell in curve["ours"][split] if cell is not None}
-        gains.append(f"{ours[peak] - ours[at]:+.2f} on {split}" if {peak, at} <= ours.keys() else f"unknown on {split}")
-    return (
-        f"{curve['knob']}: ours peaks at {peak:g} on validation and at {curve['peaks']['novel']:g} on novel classes; the paper "
-        f"chose {at:g} on miniImageNet. In points, {peak:g} instead of {at:g}: {' and '.join(gains)} classes."
-    )
-
-
-def _explain_beta(features: FeatureSet, peak: float | None) -> list[str]:
-    """A likely reason for another beta than the paper's: what the power leaves of the skewness, and where that fails to explain."""
-    if peak is None or peak == CHOSEN["beta"]:
-        return []
-    skews = [median_skewness(features, beta=beta) for beta in (1.0, CHOSEN["beta"], peak, 0.0)]
-    zeros = (features.features == 0).mean()
-    limit = f" Skewness is not all: beta 0 leaves {skews[3]:+.2f} and is worse." if peak != 0 else ""
-    return [
-        f"A likely reason for beta {peak:g}, not a tested one: these features are of another training than the paper's, {zeros:.0%} of "
-        f"them exact zeros, with a median skewness within a class of {skews[0]:+.2f}; beta {CHOSEN['beta']:g} leaves {skews[1]:+.2f}, "
-        f"beta {peak:g} {skews[2]:+.2f}.{limit}"
-    ]
 
 
 def _peak(points: list[list[Any]]) -> float | None:

@@ -85,7 +85,9 @@ def concatenate(sets: Sequence[FeatureSet], source: Source) -> FeatureSet:
             raise InputError(
                 f"{source}: the backbones' features must be of the same images in the same order. Extract them anew, together."
             )
-    return FeatureSet(np.concatenate([each.features for each in sets], axis=1), first.labels, first.class_names, source._asdict())
+    shared = {key: value for key, value in first.provenance.items() if all(each.provenance.get(key) == value for each in sets)}
+    features = np.concatenate([each.features for each in sets], axis=1)
+    return FeatureSet(features, first.labels, first.class_names, {**shared, **source._asdict()})
 
 
 def parse_given(words: Sequence[str]) -> dict[Source, Path]:

@@ -1,6 +1,6 @@
 """The README's results table, written from the results folder between two markers."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +26,16 @@ def format_results(folder: Path) -> str:
     cell = kept[0]["ours"]["1"]
     about = (
         f"{cell['n_episodes']:,} episodes a cell, {cell['n_way']}-way, {cell['n_query']} queries a class, the {cell['draws']}' draws with "
-        f"seed {cell['seed']}; accuracy in %, mean ± 95 % interval. The backbones are trained by this project, not by the authors, so that "
-        "a difference is one of the features as well as of the code. Written by `ptmap reproduce --readme README.md`."
+        f"seed {cell['seed']}; accuracy in %, mean ± 95 % interval. {_describe_features(reports)}The features are not the authors', so "
+        "that a difference is one of the features as well as of the code. Written by `ptmap reproduce --readme README.md`."
     )
     return "\n".join([*lines, "", about])
+
+
+def _describe_features(reports: Sequence[Mapping[str, Any]]) -> str:
+    """How ours were made, as a sentence."""
+    notes = dict.fromkeys(note for report in reports if (note := report["data"].get("features_note")))
+    return "".join(f"{note[0].upper()}{note[1:]}. " for note in notes)
 
 
 def update_readme(path: Path, folder: Path) -> bool:

@@ -28,6 +28,7 @@ class Report:
     table: Table
     notes: tuple[str, ...] = ()
     data: Mapping[str, Any] = field(default_factory=dict)  # JSON: what pictures are drawn from
+    sources: tuple[Source, ...] = ()  # the features that ours rests on
 
 
 class Exhibit(Protocol):
@@ -80,6 +81,11 @@ def difference(ours: Cell | None, published: Accuracy | None) -> str:
         return NONE
     half = hypot(ours["ci95"] or 0.0, published.ci95 or 0.0)
     return interval(ours["accuracy"] - published.accuracy, half or float("nan"), sign="+")
+
+
+def sources_here(entries: Sequence[Entry], library: Library) -> tuple[Source, ...]:
+    """The features of entries, as far as they are here."""
+    return tuple(dict.fromkeys(entry.source for entry in entries if library.has(entry.source)))
 
 
 def describe_run(ledger: Ledger, *, draws: str = "authors'") -> str:

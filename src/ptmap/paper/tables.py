@@ -8,7 +8,7 @@ from ptmap.evaluation.tables import NONE, Table
 from ptmap.paper.ledger import Entry, Ledger, make_entry
 from ptmap.paper.library import Library, Source
 from ptmap.paper.published import DATASETS, SHOTS, Row, read_published
-from ptmap.paper.report import Report, describe_run, difference, label, words_of
+from ptmap.paper.report import Report, describe_run, difference, label, sources_here, words_of
 
 ABSENT = "no features"  # ours could be measured, if its features were here
 BEYOND = {"table6": ("cub", "cifar-fs")}  # datasets that the paper leaves out there, measured where features are
@@ -33,7 +33,8 @@ class PaperTableExhibit:
 
     def sources(self) -> list[Source]:
         """See `Exhibit`."""
-        return list(dict.fromkeys(_source(row) for row in self._paper.rows if row.features))
+        own = [_source(row) for row in self._paper.rows if row.features]
+        return list(dict.fromkeys([*own, *(source._replace(dataset=name) for name in BEYOND.get(self.name, ()) for source in own)]))
 
     def entries(self, library: Library) -> list[Entry]:
         """See `Exhibit`."""
@@ -48,7 +49,9 @@ class PaperTableExhibit:
         )
         sections = [[_words(row, ledger) for row in same] for _, same in apart]
         header = ["dataset", "method", "backbone", *(word for n in SHOTS for word in (f"{n}-shot paper", "ours", "difference"))]
-        caption = f"{describe_run(ledger)}; {NONE}: a method of others, or no such row in the paper"
+        sources = sources_here(self.entries(ledger.library), ledger.library)
+        run = describe_run(ledger) if sources else "published only, no features here"
+        caption = f"{run}; {NONE}: a method of others, or no such row in the paper"
         return Report(
             self.name,
             self.title,
@@ -56,6 +59,7 @@ class PaperTableExhibit:
             Table(f"{label(self.name)}: {self.title}", tuple(header), sections, caption),
             tuple(_notes(rows, ledger)),
             {"rows": [_data(row, ledger) for row in rows], "n_episodes": ledger.n_episodes},
+            sources,
         )
 
     def draw(self, report: Report) -> dict[str, bytes]:

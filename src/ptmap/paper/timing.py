@@ -4,7 +4,7 @@ from ptmap.evaluation.tables import Table
 from ptmap.paper.ledger import Entry, Ledger, make_entry
 from ptmap.paper.library import Library, Source
 from ptmap.paper.published import DATASETS, SHOTS, read_published
-from ptmap.paper.report import Report
+from ptmap.paper.report import Report, sources_here
 
 BENCHMARKS = tuple(Source(dataset, "wrn28-10") for dataset in ("mini-imagenet", "cub", "cifar-fs"))
 
@@ -42,8 +42,12 @@ class TimeExhibit:
             f"wall-clock, mean over {ledger.n_episodes:,} episodes run in one go; without drawing them and without extracting features",
         )
         data = {"published_seconds": paper.seconds, "ours": times}
-        note = "The machines differ, so this shows what a run costs now, not how much better the code is."
-        return Report(self.name, self.title, paper.time_caption, table, (note,), data)
+        note = (
+            "The machines differ, and other work on ours at the time counts too: this shows what a run costs now, not how much better "
+            "the code is."
+        )
+        sources = sources_here(self.entries(ledger.library), ledger.library)
+        return Report(self.name, self.title, paper.time_caption, table, (note,), data, sources)
 
     def draw(self, report: Report) -> dict[str, bytes]:  # noqa: ARG002 - two numbers need no picture
         """See `Exhibit`."""
