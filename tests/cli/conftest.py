@@ -24,7 +24,7 @@ def program() -> Callable[..., Done]:
 
     def run(*arguments: object) -> Done:
         command = [str(Path(sys.executable).with_name("ptmap")), *map(str, arguments)]
-        done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=120, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=600, check=False)
         return Done(done.returncode, done.stdout, done.stderr)
 
     return run
