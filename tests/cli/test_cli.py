@@ -26,7 +26,7 @@ def environment(**changed):
 
 def run(*arguments, **changed):
     command = [str(PTMAP), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=120, env=environment(**changed), check=False)
+    return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=600, env=environment(**changed), check=False)
 
 
 def run_here(monkeypatch, capsys, *arguments):
