@@ -105,7 +105,8 @@ def draw_episodes(
         state[0] = _next(state)
         pool = np.arange(max(n_classes, n_way))
         _choose(state, pool, n_classes, n_way)
-        classes[episode] = pool[:n_way]
+        for way in range(n_way):  # assigning slices would take seconds to compile
+            classes[episode, way] = pool[way]
         counts = np.zeros(n_way, np.int64)
         if kind == EACH:
             for way in range(n_way):

@@ -80,8 +80,10 @@ def shuffle_episodes(words: np.ndarray, position: IntArray, n_classes: int, n_im
     for episode in range(n_episodes):
         order = np.arange(n_classes)
         _shuffle(words, tempered, position, order)
-        classes[episode] = order[:n_way]
+        for way in range(n_way):  # assigning slices would take seconds to compile
+            classes[episode, way] = order[way]
         order = np.arange(n_images)
         for way in range(n_way):
             _shuffle(words, tempered, position, order)
-            images[episode, way] = order[:used]
+            for i in range(used):
+                images[episode, way, i] = order[i]

@@ -2,7 +2,8 @@
 
 A kernel says by how much the closest decision of each episode was decided. Episodes with a margin
 too small for float32 are done again in float64, so that all labels are those of the float64
-reference. Where the classifier meets vectors that are not of unit norm, float64 does it all.
+reference. Float64 does it all where the vectors' lengths differ too much, or where a soft classifier
+meets vectors that are not of unit norm.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -28,7 +29,8 @@ SOFT_DOUBT = 3e-4  # at lam 10, float32 moves a margin by 6e-5 in one of 1,000 r
 SMALLEST_LAM = 1.0  # a margin moves in proportion to lam; below this the roundings of the plan itself prevail
 HARD_DOUBT = 2e-5  # a hundred roundings of a squared distance between unit vectors
 TOLERANCES = {torch.float32: 1e-6, torch.float64: 1e-10}  # of a transport solve: the misplaced share of the mass
-EVEN = 10.0  # vectors that are made unit only after centering may be this much longer than the median one
+EVEN = 10.0  # vectors that are not unit from the start may be this much longer than the median one
+EXACT_BYTES = 2**27  # of all rows in float64 that are kept for the next method's doubtful episodes
 PRODUCTS_BYTES = 2**28  # inner products of a chunk that are kept for the next method
 BLOCK = 64  # episodes that a thread takes at a time, in one workspace
 GATHERED_FLOATS = 2**28  # feature values that the GPU gathers at a time: 1 GB
@@ -50,21 +52,21 @@ class _FusedEngine:
         self._rows = Rows(features, mean_features, device=self.device)
         self._readable = TorchEngine(features, device=self.device, dtype="float64", mean_features=mean_features)
         self._shifted: tuple[Pipeline, Tensor] | None = None
+        self._exact: tuple[Pipeline, Tensor] | None = None
 
     def predict(self, method: Method, episodes: Episodes) -> IntArray:
         """See `Engine`."""
         method = with_truth(method, episodes)
         if not self._fits(method, episodes):
             return self._readable.predict(method, episodes)
-        rowwise, episodic = method.pipeline.rowwise, method.pipeline.episodic
-        if "unit" not in (*rowwise.steps[-1:], *episodic.steps[-1:]):
-            return self._predict_exactly(method, episodes)
+        rowwise = method.pipeline.rowwise
         if self._shifted is None or self._shifted[0] != rowwise:
             self._shifted = (rowwise, shift(self._rows.all(method.pipeline, torch.float32)))
-        if rowwise.steps[-1:] != ("unit",) and not are_even(self._shifted[1]):
+        limit = doubt(method, self._shifted[1])
+        if limit is None:
             return self._predict_exactly(method, episodes)
-        labels, margins = self._classify(self._shifted[1], method, episodes)
-        doubtful = np.flatnonzero(margins < doubt(method))
+        labels, margins = self._classify(self._shifted[1], episodes, method)
+        doubtful = np.flatnonzero(margins < limit)
         if len(doubtful):
             labels[doubtful] = self._predict_exactly(_part(method, doubtful), episodes.take(doubtful))
         return labels
@@ -81,21 +83,29 @@ class _FusedEngine:
             self._predict_exactly(with_truth(method, first), first)
 
     def _predict_exactly(self, method: Method, episodes: Episodes) -> IntArray:
-        """Labels in float64, from just the rows that the episodes use."""
-        used, numbers = np.unique(np.concatenate([episodes.support, episodes.query], axis=1), return_inverse=True)
-        support, query = np.split(numbers.reshape(len(episodes), -1), [episodes.support.shape[1]], axis=1)
-        local = Episodes(episodes.classes, support.copy(), episodes.support_labels, query.copy(), episodes.query_labels)
-        labels, margins = self._classify(shift(self._rows.some(method.pipeline, used, torch.float64)), method, local)
+        """Labels in float64."""
+        labels, margins = self._classify(*self._exact_rows(method.pipeline, episodes), method)
         unsolved = np.flatnonzero(margins < 0)
         if len(unsolved):
             labels[unsolved] = self._readable.predict(_part(method, unsolved), episodes.take(unsolved))
         return labels
 
+    def _exact_rows(self, pipeline: Pipeline, episodes: Episodes) -> tuple[Tensor, Episodes]:
+        """Rows in float64 and the episodes by their numbers: all rows where other methods come and there is room, else those in use."""
+        if self._sharing and self._rows.raw.numel() * torch.float64.itemsize <= EXACT_BYTES:
+            if self._exact is None or self._exact[0] != pipeline.rowwise:
+                self._exact = (pipeline.rowwise, shift(self._rows.all(pipeline, torch.float64)))
+            return self._exact[1], episodes
+        used, numbers = np.unique(np.concatenate([episodes.support, episodes.query], axis=1), return_inverse=True)
+        support, query = np.split(numbers.reshape(len(episodes), -1), [episodes.support.shape[1]], axis=1)
+        local = Episodes(episodes.classes, support.copy(), episodes.support_labels, query.copy(), episodes.query_labels)
+        return shift(self._rows.some(pipeline, used, torch.float64)), local
+
     def _fits(self, method: Method, episodes: Episodes) -> bool:  # noqa: ARG002 - the GPU's needs the sizes
         """Whether the kernel knows the steps and has room for the episode."""
         return all(step in STEP_CODES for step in method.pipeline.episodic.steps)
 
-    def _classify(self, rows: Tensor, method: Method, episodes: Episodes) -> tuple[IntArray, NDArray[np.floating]]:
+    def _classify(self, rows: Tensor, episodes: Episodes, method: Method) -> tuple[IntArray, NDArray[np.floating]]:
         """Labels, (E, Q), and margins, (E,), from row-wise preprocessed vectors (N, D)."""
         raise NotImplementedError
 
@@ -116,7 +126,7 @@ class NumbaEngine(_FusedEngine):
         small = n_rows <= SMOOTHED_ROWS and episodes.query.shape[1] >= episodes.n_way  # else estimates are the readable classifier's
         return super()._fits(method, episodes) and (small or not estimates(method))
 
-    def _classify(self, rows: Tensor, method: Method, episodes: Episodes) -> tuple[IntArray, NDArray[np.floating]]:
+    def _classify(self, rows: Tensor, episodes: Episodes, method: Method) -> tuple[IntArray, NDArray[np.floating]]:
         from ptmap.kernels import cpu
 
         x = rows.numpy()
@@ -127,7 +137,7 @@ class NumbaEngine(_FusedEngine):
         sizes = episodes.support.shape[1], episodes.query.shape[1], episodes.n_way
         in_gram_space = estimates(method) or cpu.prefers_gram(n_rows, x.shape[1], episodes.n_way, classifier, n_steps)
         weight = smoothing_weight(*sizes)
-        neighbors = count_neighbors(*sizes) if weight > 0 else 0
+        smoothing = (count_neighbors(*sizes) if weight > 0 else 0, float(weight)) if estimates(method) else None
         steps = np.array([STEP_CODES[step] for step in method.pipeline.episodic.steps], np.int64)
         products, known = self._shared_products(rows, episodes, wanted=in_gram_space)
         in_gram_space |= known
@@ -145,8 +155,7 @@ class NumbaEngine(_FusedEngine):
                 n_steps,
                 masses,
                 TOLERANCES[rows.dtype],
-                neighbors,
-                weight,
+                smoothing,
                 labels[part],
                 margins[part],
             )
@@ -191,7 +200,7 @@ class TritonEngine(_FusedEngine):
         n_rows = episodes.support.shape[1] + episodes.query.shape[1]
         return super()._fits(method, episodes) and not estimates(method) and cuda.fits(episodes.n_way, n_rows)
 
-    def _classify(self, rows: Tensor, method: Method, episodes: Episodes) -> tuple[IntArray, NDArray[np.floating]]:
+    def _classify(self, rows: Tensor, episodes: Episodes, method: Method) -> tuple[IntArray, NDArray[np.floating]]:
         from ptmap.kernels import cuda
 
         numbers = torch.as_tensor(np.concatenate([episodes.support, episodes.query], axis=1)).to(self.device)
@@ -225,18 +234,23 @@ def estimates(method: Method) -> bool:
     return method.settings.get("lam") == "auto" or (isinstance(proportions, str) and proportions == "estimate")
 
 
-def doubt(method: Method) -> float:
-    """The margin below which a decision of float32 is done again."""
+def doubt(method: Method, rows: Tensor) -> float | None:
+    """The margin below which a decision of float32 is done again; None where float32 will not do at all.
+
+    Args:
+        method: Whose decisions.
+        rows: The vectors after the row-wise steps, less their mean, (N, D).
+    """
+    first_unit, last_unit = (part.steps[-1:] == ("unit",) for part in (method.pipeline.rowwise, method.pipeline.episodic))
+    lengths = torch.ones(1) if first_unit else torch.linalg.vector_norm(rows, dim=1)
+    if lengths.max() > EVEN * lengths.median():  # centering by such a vector would cost the others their digits
+        return None
     if method.classifier in HARD_CODES:
-        return HARD_DOUBT
+        return HARD_DOUBT * (1.0 if last_unit else float(lengths.max()) ** 2)
+    if not (first_unit or last_unit):
+        return None
     lam = method.settings["lam"]
     return SOFT_DOUBT * (max(lam, SMALLEST_LAM) / LAM if isinstance(lam, int | float) else 1.0)
-
-
-def are_even(rows: Tensor) -> bool:
-    """Whether no vector dwarfs the others, (N, D): centering by it would cost them their digits."""
-    lengths = torch.linalg.vector_norm(rows, dim=1)
-    return bool(lengths.max() <= EVEN * lengths.median())
 
 
 def shift(rows: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ fast_jit = numba.njit(cache=True, nogil=True, fastmath=True, error_model="numpy"
 
 _LOG2E = np.float32(1.44269504)
 _LN2_HIGH, _LN2_LOW = np.float32(0.693359375), np.float32(-2.12194440e-4)  # their sum is ln 2 to 40 bits
-STRIP = 256  # features of a strip: those of 80 rows in float32 are 80 kB, near enough to the core
+STRIP = 1024  # features of a strip: those of 80 rows in float32 are 320 kB, near enough to the core; shorter ones spend more on adding up
 _SMALLEST_EXPONENT = np.float32(-40.0)  # e^-40 = 4e-18 is nothing beside 1, and products of two such shares are not yet subnormal (slow)
 
 
