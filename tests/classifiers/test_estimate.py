@@ -6,7 +6,7 @@ import torch
 
 from ptmap.classifiers import assign_map, assign_nearest
 from ptmap.classifiers.estimate import estimate_lam, free_shares
-from ptmap.classifiers.smoothing import SMOOTHED_ROWS, beside_neighbors, count_neighbors, smoothing_weight
+from ptmap.classifiers.smoothing import SMOOTHED_ROWS, Smoothing, beside_neighbors, plan_smoothing
 from ptmap.errors import InputError
 from ptmap.kernels import codes
 from ptmap.preprocess import Pipeline
@@ -144,17 +144,62 @@ def test_sizes_that_cannot_be_are_refused_in_numbers(draw_episodes, proportions,
 
 def test_smoothing_keeps_norms_and_brings_classes_together(draw_episodes):
     support, _, query = centered(draw_episodes(n_shot=(1, 1, 1), n_query=(12, 12, 12), spread=1.0, dim=32))
-    wide_support, wide_query = beside_neighbors(support, query, n_way=3)
+    _wide_support, wide_query = beside_neighbors(support, query, n_way=3)
     np.testing.assert_allclose(wide_query.norm(dim=-1).numpy(), 1, rtol=1e-9)
-    assert wide_support.shape[-1] == 2 * support.shape[-1]
     spread, wide_spread = (float((1 - x @ x.mT).mean()) for x in (query, wide_query))
     assert wide_spread < spread
 
 
 def test_large_episodes_are_not_smoothed():
-    assert smoothing_weight(5, SMOOTHED_ROWS, 5) == 0
-    assert smoothing_weight(25, 75, 5) == pytest.approx(0.2)
-    assert count_neighbors(5, 75, 5) == 16
+    assert plan_smoothing(5, SMOOTHED_ROWS, 5) is None
+    assert plan_smoothing(2, 1, 2) is None
+    assert plan_smoothing(25, 75, 5) == Smoothing(20, pytest.approx(0.2))
+    assert plan_smoothing(5, 75, 5).neighbors == 16
+
+
+def test_what_varies_within_classes_counts_less():
+    # Classes differ in the first feature alone; what neighbours differ in is the third, by more than that.
+    rng = np.random.default_rng(0)
+    labels = torch.arange(60) % 2
+    rows = torch.zeros(1, 60, 3, dtype=torch.float64)
+    rows[0, :, 0] = 0.3 * (2 * labels - 1)
+    rows[0, :, 1] = 1
+    rows[0, :, 2] = torch.as_tensor(rng.uniform(-1, 1, 60))
+    rows = rows / rows.norm(dim=-1, keepdim=True)
+    support, query = beside_neighbors(rows[:, :2], rows[:, 2:], n_way=2)
+    wide = torch.cat([support, query], dim=1)[0]
+    of_one_class = labels[:, None] == labels
+
+    def separation(x):
+        cosines = x @ x.T
+        return float((cosines[of_one_class].mean() - cosines[~of_one_class].mean()) / (1 - cosines[of_one_class].mean()))
+
+    assert separation(wide) > 1.5 * separation(rows[0])
+
+
+def test_a_label_of_an_absent_class_draws_no_neighbours():
+    rng = np.random.default_rng(1)
+    near = torch.as_tensor(rng.normal(size=(1, 40, 20)))
+    near[..., 0] += 8
+    lone = torch.as_tensor(rng.normal(size=(1, 1, 20)))
+    rows = torch.cat([near[:, :1], lone, near[:, 1:]], dim=1)
+    rows = rows / rows.norm(dim=-1, keepdim=True)
+    support, query = beside_neighbors(rows[:, :2], rows[:, 2:], n_way=2)
+    assert float((support[0, 1] @ query[0].T).max()) < 0.7
+    assert float((support[0, 0] @ query[0].T).min()) > 0.8
+
+
+@pytest.mark.parametrize("kind", ["one point", "zeros", "few features"])
+def test_smoothing_is_finite_on_degenerate_rows(kind):
+    rows = {
+        "one point": torch.full((2, 30, 40), 40**-0.5, dtype=torch.float64),
+        "zeros": torch.zeros(2, 30, 40, dtype=torch.float64),
+        "few features": torch.nn.functional.normalize(torch.arange(120.0).reshape(2, 30, 2).double() - 55, dim=-1),
+    }[kind]
+    for exact in (True, False):
+        wide = torch.cat(beside_neighbors(*(x if exact else x.float() for x in (rows[:, :4], rows[:, 4:])), n_way=2), dim=1)
+        assert wide.isfinite().all()
+        assert wide.dtype == (torch.float64 if exact else torch.float32)
 
 
 def test_free_shares_leave_a_query_out_of_its_own_prototype():
@@ -171,5 +216,6 @@ def test_the_kernel_knows_the_same_numbers():
     names = "FREE_STEPS LENGTH_TRUST UNEVEN_AT SHARPNESS_OF_WEIGHT PRIOR_COUNT OWN_SHARE SHRINK_TO CALIBRATION ROUNDS"
     for name in names.split():
         assert getattr(codes, name) == getattr(estimate, name), name
-    assert codes.OWN_WEIGHT == smoothing.OWN_WEIGHT
+    for name in ["OWN_WEIGHT", "HOPS", "CLOSEST", "WITHIN", "SAME"]:
+        assert getattr(codes, name) == getattr(smoothing, name), name
     assert (codes.SHORTEST_LAM, codes.LONGEST_LAM) == estimate.WIDEST

@@ -10,7 +10,7 @@ that is least fooled, and weighed:
 - *free*: mixture proportions are fitted with the prototypes, but the fit stays near the labels.
   Four things keep it from feeding itself: few steps; a query's own share of a prototype is left out of
   its score; the length of a prototype, which shrinks as a class grows, is read from the labels alone
-  and only half believed; vectors stand beside the mean of their neighbours (`smoothing`).
+  and only half believed; vectors are seen as their neighbours show them (`smoothing`).
 - *equal*: PT-MAP.
 
 The weight of *free* grows with how uneven the classes look before any prior favours the large
@@ -24,20 +24,27 @@ from torch import Tensor
 
 from ptmap.classifiers.assignment import Assignment, one_hot, similarities, weighted_sums
 from ptmap.classifiers.nearest import assign_nearest
-from ptmap.classifiers.smoothing import beside_neighbors
 from ptmap.classifiers.transport import solve_biases
 
-# Chosen on validation classes of two feature families (CIFAR-FS val in a WRN, CUB val in EfficientNet-Lite0).
+# Chosen on validation classes of five feature families: CIFAR-FS in two WRNs and a ResNet12, CUB in EfficientNet-Lite0 and a ResNet18.
 FREE_STEPS = 4  # of the free fit; with 20 it loses 1 to 5 points, because prototypes leave their labels
 LENGTH_TRUST = 0.5  # in a class's own |prototype|^2; 0 suits one family, 1 the other, 0.5 loses under 0.3 points on either
-UNEVEN_AT = 0.6  # evidence and spread at which "free" and "equal" weigh the same
+UNEVEN_AT = 0.7  # evidence and spread at which "free" and "equal" weigh the same
 SHARPNESS_OF_WEIGHT = 10.0  # how fast the weight changes there: from 0.1 to 0.9 within 0.44
 PRIOR_COUNT = 1.0  # queries that each class has before any is seen (a uniform Dirichlet)
 OWN_SHARE = 0.5  # most of a prototype that one query can be when it is left out
 
 
 def assign_estimated(
-    support: Tensor, support_labels: Tensor, query: Tensor, *, n_way: int, lam: Tensor, alpha: float, equal: Assignment
+    support: Tensor,
+    support_labels: Tensor,
+    query: Tensor,
+    *,
+    wide: tuple[Tensor, Tensor],
+    n_way: int,
+    lam: Tensor,
+    alpha: float,
+    equal: Assignment,
 ) -> Assignment:
     """Labels without known class sizes, (E, S, D), (E, S) and (E, Q, D) -> Assignment.
 
@@ -45,6 +52,7 @@ def assign_estimated(
         support: Preprocessed labelled vectors, centered so that the origin means something: by the support's mean.
         support_labels: Class numbers.
         query: Preprocessed unlabelled vectors.
+        wide: Both, as `smoothing.beside_neighbors` gives them.
         n_way: Number of classes.
         lam: Sharpness of each episode, (E,).
         alpha: How far the prototypes move in a step.
@@ -60,7 +68,7 @@ def assign_estimated(
         )
         return assign_nearest(support, support_labels, query, n_way=n_way)
     members = one_hot(support_labels, n_way, support.dtype)
-    wide_support, wide_query = beside_neighbors(support, query, n_way=n_way)
+    wide_support, wide_query = wide
     free = free_shares(wide_support, members, wide_query, lam=lam, alpha=alpha)
     flat = free_shares(wide_support, members, wide_query, lam=lam, alpha=alpha, prior=False)
     size = query.shape[1] / n_way
@@ -159,8 +167,9 @@ ROUNDS = 2  # fits of the memberships, then the sharpness
 def estimate_lam(support: Tensor, support_labels: Tensor, query: Tensor, *, n_way: int, alpha: float) -> Tensor:
     """Sharpness from the spread of the features, (E, S, D), (E, S) and (E, Q, D) -> (E,).
 
-    For two Gaussian classes of one covariance, the log odds grow along c_a - c_b with the slope
-    distance of the means / variance within, both measured along that direction. Summed over pairs,
+    The vectors are expected as `smoothing.beside_neighbors` gives them. For two Gaussian classes of one
+    covariance, the log odds grow along c_a - c_b with the slope distance of the means / variance within,
+    both measured along that direction. Summed over pairs,
 
         2 lam = sum_ab (m_aa - m_ab + m_bb - m_ba) / sum_ab var(z_a - z_b),   z_a = <x, c_a>
 
@@ -171,11 +180,10 @@ def estimate_lam(support: Tensor, support_labels: Tensor, query: Tensor, *, n_wa
     fallback = support.new_full((len(support),), SHRINK_TO)
     if n_way < 2 or query.shape[1] < n_way:
         return fallback
-    wide_support, wide_query = beside_neighbors(support, query, n_way=n_way)
     lam = fallback
     for _ in range(ROUNDS):
-        shares = free_shares(wide_support, members, wide_query, lam=lam, alpha=alpha)
-        found = CALIBRATION * _sharpness(wide_support, members, wide_query, shares)
+        shares = free_shares(support, members, query, lam=lam, alpha=alpha)
+        found = CALIBRATION * _sharpness(support, members, query, shares)
         lam = torch.where(found.isfinite() & (found > 0), found, fallback).clamp(*WIDEST)
     return (SHRINK_TO * lam).sqrt()
 

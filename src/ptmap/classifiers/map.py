@@ -6,6 +6,7 @@ from torch import Tensor
 from ptmap.classifiers.assignment import Assignment, class_means, one_hot, prepare_episode, similarities, weighted_sums
 from ptmap.classifiers.estimate import assign_estimated, estimate_lam
 from ptmap.classifiers.proportions import Proportions, class_mass
+from ptmap.classifiers.smoothing import beside_neighbors
 from ptmap.classifiers.transport import Plan, check_lam, solve_biases
 from ptmap.errors import InputError, unknown_choice
 
@@ -54,17 +55,18 @@ def assign_map(
     if lam != "auto" and not estimating:
         return _assign(support, support_labels, query, n_way=n_way, lam=float(lam), alpha=alpha, n_steps=n_steps, proportions=proportions)
     prepare_episode(support, support_labels, query, n_way)
-    wide = torch.float64 in (support.dtype, query.dtype)
-    support, query = (x.double() if wide else x.float() for x in (support, query))
+    exact = torch.float64 in (support.dtype, query.dtype)
+    support, query = (x.double() if exact else x.float() for x in (support, query))
+    wide = beside_neighbors(support, query, n_way=n_way)
     sharp = (
-        estimate_lam(support, support_labels, query, n_way=n_way, alpha=alpha)
+        estimate_lam(wide[0], support_labels, wide[1], n_way=n_way, alpha=alpha)
         if lam == "auto"
         else support.new_full((len(support),), float(lam))
     )
     imposed: Proportions = "uniform" if estimating else proportions
     found = _assign(support, support_labels, query, n_way=n_way, lam=sharp, alpha=alpha, n_steps=n_steps, proportions=imposed)
     if estimating:
-        return assign_estimated(support, support_labels, query, n_way=n_way, lam=sharp, alpha=alpha, equal=found)
+        return assign_estimated(support, support_labels, query, wide=wide, n_way=n_way, lam=sharp, alpha=alpha, equal=found)
     return found
 
 

@@ -1,49 +1,104 @@
-"""Vectors beside their neighbours: each row of an episode, and what its nearest rows look like on average.
+"""Vectors as their neighbours show them: directions in which a class varies count less, and neighbours stand by.
 
-One labelled image is a poor picture of its class; its neighbours among all images of the episode,
-labelled or not, are a better one. The smoothed copy is set beside the vector, not in its place, and
-with a weight that falls as labels become more: with five labels a class, the mean of the labels is
-already smooth.
+One labelled image is a poor picture of its class; all images of the episode, labelled or not, say two
+things more, through the graph that joins each to its nearest:
+
+- *What varies within a class.* Nearest rows are mostly of one class. The directions in which they differ
+  say nothing about classes, and are shortened: x' = (1 + V)^-1/2 x, with V the covariance of the
+  differences of nearest rows.
+- *What a class looks like around here.* The mean over neighbours, and theirs, is set beside the vector, not in
+  its place, and with a weight that falls as labels become more: with five labels a class, the mean of the
+  labels is already smooth.
+
+A label whose class has no other image looks for its nearest elsewhere and would be drawn there. It is
+nobody's neighbour in return: differences count by how often their row is one.
 """
+
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 MOST_NEIGHBORS = 20  # a class larger than this is known well enough from a part of it
 OWN_WEIGHT = 0.5  # of the row itself beside its neighbours, whose weights sum to about 1
+HOPS = 2  # neighbours, and theirs
+CLOSEST = 3  # rows whose differences show what varies within a class; fewer see too little, more see other classes
+WITHIN = 1 / 3  # mean variance of V beside the 1; 1 and 0.1 lose half a point each
 SMOOTHED_ROWS = 1000  # the graph costs rows^2; so many unlabelled rows speak for themselves
+SAME = 1e-9  # sum of squared differences of nearest rows below which all rows are taken for one
+ROUNDINGS = 1e-10  # added to unit norms before a factorisation, for products of dependent rows
 
 
-def count_neighbors(n_support: int, n_query: int, n_way: int) -> int:
-    """Neighbours of a row: as many as a class has rows if all are equally large."""
-    return max(2, min(MOST_NEIGHBORS, (n_support + n_query) // n_way))
+class Smoothing(NamedTuple):
+    """How an episode of some size is smoothed."""
+
+    neighbors: int  # of a row
+    weight: float  # of the smoothed copy beside the vector
 
 
-def smoothing_weight(n_support: int, n_query: int, n_way: int) -> float:
-    """Weight of the smoothed copy beside the vector itself: one over the labels of a class, none in large episodes."""
+def plan_smoothing(n_support: int, n_query: int, n_way: int) -> Smoothing | None:
+    """As many neighbours as a class has rows if all are equally large, one over the labels of a class as weight; None in large episodes."""
     rows = n_support + n_query
-    return n_way / n_support if count_neighbors(n_support, n_query, n_way) < rows <= SMOOTHED_ROWS else 0.0
+    neighbors = max(2, min(MOST_NEIGHBORS, rows // n_way))
+    return Smoothing(neighbors, n_way / n_support) if rows > CLOSEST and neighbors < rows <= SMOOTHED_ROWS else None
 
 
 def beside_neighbors(support: Tensor, query: Tensor, *, n_way: int) -> tuple[Tensor, Tensor]:
-    """Vectors and their smoothed copies, (E, S, D) and (E, Q, D) -> (E, S, 2 D) and (E, Q, 2 D); norms stay 1.
+    """Shortened vectors beside their smoothed copies, (E, S, D) and (E, Q, D) -> (E, S, D') and (E, Q, D'); norms are 1.
 
-    The graph joins each row to its nearest by cosine, where that is positive; W = D^-1/2 A D^-1/2 of
-    the symmetrised weights A, and the copy is the direction of (W + 1/2) x.
+    The graph of the copies joins each row to its nearest by cosine, where that is positive; W = D^-1/2 A D^-1/2 of
+    the symmetrised weights A, and the copy is the direction of (W + 1/2)^2 x.
     """
-    n_support, n_query = support.shape[1], query.shape[1]
-    weight = smoothing_weight(n_support, n_query, n_way)
-    if weight == 0:
+    n_support = support.shape[1]
+    smoothing = plan_smoothing(n_support, query.shape[1], n_way)
+    if smoothing is None:
         return support, query
-    x = torch.cat([support, query], dim=1)
+    x = torch.cat([support, query], dim=1).double()
+    x = _unit(_shorten_within(_turn(x), smoothing.neighbors))
     near = (x @ x.mT).clamp_min(0.0)
     near.diagonal(dim1=1, dim2=2).zero_()
-    last = near.topk(count_neighbors(n_support, n_query, n_way), dim=-1).values[..., -1:]
-    near = torch.where(near >= last, near, 0.0)
+    near = torch.where(near >= near.topk(smoothing.neighbors, dim=-1).values[..., -1:], near, 0.0)
     near = (near + near.mT) / 2
     scale = near.sum(dim=-1).clamp_min(torch.finfo(x.dtype).tiny ** 0.5).rsqrt()
-    smoothed = (near * scale[:, :, None] * scale[:, None, :]) @ x + OWN_WEIGHT * x
-    length = smoothed.norm(dim=-1, keepdim=True)
-    smoothed = torch.where(length > 0, smoothed / length, 0.0)
-    both = torch.cat([x, weight**0.5 * smoothed], dim=-1) / (1 + weight) ** 0.5
+    graph = near * scale[:, :, None] * scale[:, None, :]
+    copy = x
+    for _ in range(HOPS):
+        copy = graph @ copy + OWN_WEIGHT * copy
+    both = torch.cat([x, smoothing.weight**0.5 * _unit(copy)], dim=-1) / (1 + smoothing.weight) ** 0.5
+    both = both.to(support.dtype)
     return both[:, :n_support], both[:, n_support:]
+
+
+def _turn(x: Tensor) -> Tensor:
+    """Rows in coordinates of their own, (E, N, D) -> (E, N, min(N, D)): all products stay."""
+    if x.shape[2] <= x.shape[1]:
+        return x
+    products = x @ x.mT
+    products.diagonal(dim1=1, dim2=2).add_(ROUNDINGS)
+    turned: Tensor = torch.linalg.cholesky_ex(products).L
+    return turned
+
+
+def _shorten_within(x: Tensor, neighbors: int) -> Tensor:
+    """Vectors, shortened where nearest rows differ, (E, N, D) -> (E, N, D)."""
+    dim = x.shape[2]
+    cosines = x @ x.mT
+    cosines.diagonal(dim1=1, dim2=2).fill_(-torch.inf)
+    nearest = cosines.topk(max(neighbors, CLOSEST), dim=-1).values
+    chosen_by = (cosines >= nearest[..., neighbors - 1, None]).sum(dim=-2)  # (E, N) whose neighbour a row is
+    trust = (chosen_by.to(x) / neighbors).clamp_max(1.0).sqrt()
+    edges = (cosines >= nearest[..., CLOSEST - 1, None]) * trust[:, :, None]
+    edges = (edges + edges.mT) / 2
+    spread = x.mT @ (edges.sum(dim=-1, keepdim=True) * x - edges @ x)  # sum of edge times (x_i - x_j)(x_i - x_j)^T
+    total = spread.diagonal(dim1=1, dim2=2).sum(dim=-1)
+    scale = torch.where(total > SAME, WITHIN * dim / total.clamp_min(SAME), 0.0)
+    ones = torch.eye(dim, dtype=x.dtype, device=x.device)
+    root = torch.linalg.cholesky_ex(ones + scale[:, None, None] * spread).L
+    shortened: Tensor = torch.linalg.solve_triangular(root, x.mT, upper=False).mT
+    return shortened
+
+
+def _unit(x: Tensor) -> Tensor:
+    """Rows of norm 1; zero rows stay."""
+    length = x.norm(dim=-1, keepdim=True)
+    return torch.where(length > 0, x / length, 0.0)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ptmap.classifiers.map import LAM
 from ptmap.classifiers.proportions import class_mass
-from ptmap.classifiers.smoothing import SMOOTHED_ROWS, count_neighbors, smoothing_weight
+from ptmap.classifiers.smoothing import SMOOTHED_ROWS, plan_smoothing
 from ptmap.evaluation.engines import Rows, TorchEngine, with_truth
 from ptmap.evaluation.episodes import Episodes, IntArray
 from ptmap.features import FeatureSet
@@ -136,8 +136,8 @@ class NumbaEngine(_FusedEngine):
         n_rows = episodes.support.shape[1] + episodes.query.shape[1]
         sizes = episodes.support.shape[1], episodes.query.shape[1], episodes.n_way
         in_gram_space = estimates(method) or cpu.prefers_gram(n_rows, x.shape[1], episodes.n_way, classifier, n_steps)
-        weight = smoothing_weight(*sizes)
-        smoothing = (count_neighbors(*sizes) if weight > 0 else 0, float(weight)) if estimates(method) else None
+        planned = plan_smoothing(*sizes)
+        smoothing = ((planned.neighbors, planned.weight) if planned else (0, 0.0)) if estimates(method) else None
         steps = np.array([STEP_CODES[step] for step in method.pipeline.episodic.steps], np.int64)
         products, known = self._shared_products(rows, episodes, wanted=in_gram_space)
         in_gram_space |= known

@@ -15,7 +15,6 @@ from ptmap.kernels.codes import (
     LENGTH_TRUST,
     LONGEST_LAM,
     OWN_SHARE,
-    OWN_WEIGHT,
     PRIOR_COUNT,
     ROUNDS,
     SHARPNESS_OF_WEIGHT,
@@ -23,74 +22,6 @@ from ptmap.kernels.codes import (
     SHRINK_TO,
     UNEVEN_AT,
 )
-
-
-@fast_jit
-def beside_neighbors(g: Array, n: int, neighbors: int, weight: float, wide: Array) -> float:
-    """Gram matrix of the vectors beside their smoothed copies, in place; returns how nearly a neighbour was another.
-
-    `classifiers.smoothing.beside_neighbors`, with (W + 1/2) applied from both sides by its few entries a row.
-    """
-    near = np.zeros((n, n), g.dtype)
-    largest = np.empty(neighbors + 1, g.dtype)
-    closest = np.inf
-    for i in range(n):
-        largest.fill(-1)
-        for j in range(n):
-            value = max(g[i, j], g.dtype.type(0)) if j != i else g.dtype.type(0)
-            if value > largest[neighbors]:
-                at = neighbors
-                while at > 0 and largest[at - 1] < value:
-                    largest[at] = largest[at - 1]
-                    at -= 1
-                largest[at] = value
-        last = largest[neighbors - 1]
-        if last > 0:
-            closest = min(closest, last - largest[neighbors])
-        for j in range(n):
-            if j != i and g[i, j] >= last and g[i, j] > 0:
-                near[i, j] += g[i, j] / 2
-                near[j, i] += g[i, j] / 2
-    scale = np.empty(n, g.dtype)
-    for i in range(n):
-        total = near[i].sum()
-        scale[i] = 1 / math.sqrt(total) if total > 0 else 0.0
-    columns = np.empty((n, n), np.int64)
-    counts = np.zeros(n, np.int64)
-    for i in range(n):
-        for j in range(n):
-            if near[i, j] > 0:
-                near[i, counts[i]] = near[i, j] * scale[i] * scale[j]  # packed to the left; counts[i] <= j
-                columns[i, counts[i]] = j
-                counts[i] += 1
-    half = np.empty((n, n), g.dtype)
-    _apply(near, columns, counts, g, half)
-    turned = half.T.copy()
-    smoothed = half
-    _apply(near, columns, counts, turned, smoothed)
-    for i in range(n):
-        scale[i] = 1 / math.sqrt(smoothed[i, i]) if smoothed[i, i] > 0 else 0.0
-    factor, total_weight = g.dtype.type(weight), g.dtype.type(1 / (1 + weight))
-    wide.fill(0)
-    for i in range(n):
-        for j in range(n):
-            wide[i, j] = (g[i, j] + factor * smoothed[i, j] * scale[i] * scale[j]) * total_weight
-    return closest
-
-
-@fast_jit
-def _apply(entries: Array, columns: Array, counts: Array, x: Array, out: Array) -> None:
-    """Fill out = (W + 1/2) x for a W of few entries a row."""
-    n = len(counts)
-    own = x.dtype.type(OWN_WEIGHT)
-    for i in range(n):
-        to, row = out[i], x[i]
-        for k in range(n):
-            to[k] = own * row[k]
-        for entry in range(counts[i]):
-            factor, row = entries[i, entry], x[columns[i, entry]]
-            for k in range(n):
-                to[k] += factor * row[k]
 
 
 @fast_jit

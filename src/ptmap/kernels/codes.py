@@ -10,8 +10,10 @@ ENOUGH, DAMPING_FACTOR, LONGEST_STEP = 0.9, 30.0, 5.0
 FIRST_DAMPING, FIRST_DAMPING_EXACT = 1e-6, 1e-10  # in float32, in float64
 
 # As in classifiers.estimate and classifiers.smoothing, where they are explained.
-FREE_STEPS, LENGTH_TRUST, UNEVEN_AT, SHARPNESS_OF_WEIGHT = 4, 0.5, 0.6, 10.0
-PRIOR_COUNT, OWN_SHARE, OWN_WEIGHT = 1.0, 0.5, 0.5
+FREE_STEPS, LENGTH_TRUST, UNEVEN_AT, SHARPNESS_OF_WEIGHT = 4, 0.5, 0.7, 10.0
+PRIOR_COUNT, OWN_SHARE = 1.0, 0.5
+OWN_WEIGHT, HOPS, CLOSEST, WITHIN, SAME = 0.5, 2, 3, 1 / 3, 1e-9
 SHRINK_TO, CALIBRATION, ROUNDS = 10.0, 0.5, 2
 SHORTEST_LAM, LONGEST_LAM = 1.0, 1000.0
-NEARLY_ANOTHER = 3e-6  # two neighbours whose cosines differ by less may change places in float32
+NEARLY_ANOTHER = 1.5e-6  # two neighbours whose cosines differ by less may change places in float32; four times the largest error seen
+NEARLY_ANOTHER_SHORTENED = 4e-6  # likewise, after a factorisation

@@ -11,11 +11,12 @@ Classes come first in every array (W, Q): loops then run along the samples.
 
 import numpy as np
 
-from ptmap.kernels._estimate import beside_neighbors, estimate_lam, weigh
+from ptmap.kernels._estimate import estimate_lam, weigh
 from ptmap.kernels._math import Array, dot, fast_jit, gram
 from ptmap.kernels._preprocess import center_gram, center_rows, normalise_gram, normalise_rows
+from ptmap.kernels._smoothing import beside_neighbors
 from ptmap.kernels._transport import NOTHING, share, solve_biases
-from ptmap.kernels.codes import ESTIMATE, FREE, KMEANS, KMEANS_ITERATIONS, MASS, MINIMUM, NEAREST, NEARLY_ANOTHER, UNIT
+from ptmap.kernels.codes import ESTIMATE, FREE, KMEANS, KMEANS_ITERATIONS, MASS, MINIMUM, NEAREST, UNIT
 
 PADDING = 8  # rows of an episode are rounded up to a full vector register
 GROUP = 5  # classes whose sums are formed together; papers have 5, 10 or 20
@@ -118,7 +119,7 @@ def classify_episodes(
             sharp, closest = lam, np.inf
             if smoothing is not None:
                 if smoothing[0] > 0:
-                    closest = beside_neighbors(coordinates, n_support + n_query, smoothing[0], smoothing[1], wide)
+                    closest = beside_neighbors(coordinates, n_support + n_query, x.shape[1], smoothing[0], smoothing[1], wide)
                 else:
                     _copy(coordinates, wide)
                 if lam <= 0:
@@ -129,7 +130,7 @@ def classify_episodes(
                 if solved and classifier == ESTIMATE:
                     solved = weigh(wide, shown, plan, sharp, alpha, tol) >= 0
             margin = _decide(plan, labels[episode])
-            if closest < NEARLY_ANOTHER and x.itemsize == 4:
+            if closest < 1 and x.itemsize == 4:
                 margin = 0.0
             margins[episode] = margin if solved else -1.0
 
