@@ -213,8 +213,8 @@ def test_free_shares_leave_a_query_out_of_its_own_prototype():
 def test_the_kernel_knows_the_same_numbers():
     from ptmap.classifiers import estimate, smoothing
 
-    names = "FREE_STEPS LENGTH_TRUST UNEVEN_AT SHARPNESS_OF_WEIGHT PRIOR_COUNT OWN_SHARE SHRINK_TO CALIBRATION ROUNDS"
-    for name in names.split():
+    names = "FREE_STEPS LENGTH_TRUST UNEVEN_AT OF_SMALL_CLASSES OF_MANY_CLASSES SHARPNESS_OF_WEIGHT PRIOR_COUNT OWN_SHARE SHRINK_TO"
+    for name in [*names.split(), "CALIBRATION", "ROUNDS"]:
         assert getattr(codes, name) == getattr(estimate, name), name
     for name in ["OWN_WEIGHT", "HOPS", "CLOSEST", "WITHIN", "SAME"]:
         assert getattr(codes, name) == getattr(smoothing, name), name

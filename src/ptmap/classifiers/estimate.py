@@ -18,6 +18,7 @@ ones, plus what the evidence says per query for the free partition against the e
 """
 
 import warnings
+from math import log
 
 import torch
 from torch import Tensor
@@ -29,7 +30,9 @@ from ptmap.classifiers.transport import solve_biases
 # Chosen on validation classes of five feature families: CIFAR-FS in two WRNs and a ResNet12, CUB in EfficientNet-Lite0 and a ResNet18.
 FREE_STEPS = 4  # of the free fit; with 20 it loses 1 to 5 points, because prototypes leave their labels
 LENGTH_TRUST = 0.5  # in a class's own |prototype|^2; 0 suits one family, 1 the other, 0.5 loses under 0.3 points on either
-UNEVEN_AT = 0.7  # evidence and spread at which "free" and "equal" weigh the same
+UNEVEN_AT = 0.15  # evidence and spread at which "free" and "equal" weigh the same, for five classes without number
+OF_SMALL_CLASSES = 2.1  # times 1 / sqrt(queries a class), more: what chance makes of even classes
+OF_MANY_CLASSES = 0.075  # times log(classes / 5), more: likewise, where there are more than five
 SHARPNESS_OF_WEIGHT = 10.0  # how fast the weight changes there: from 0.1 to 0.9 within 0.44
 PRIOR_COUNT = 1.0  # queries that each class has before any is seen (a uniform Dirichlet)
 OWN_SHARE = 0.5  # most of a prototype that one query can be when it is left out
@@ -77,7 +80,7 @@ def assign_estimated(
     for_equal = evidence(wide_support, members, wide_query, equal.plan, lam=lam, solve=True)
     gap = (for_free - for_equal).clamp_min(0.0) / query.shape[1]
     unevenness = spread + gap
-    certainty = torch.sigmoid(SHARPNESS_OF_WEIGHT * (unevenness - UNEVEN_AT))
+    certainty = torch.sigmoid(SHARPNESS_OF_WEIGHT * (unevenness - uneven_at(query.shape[1], n_way)))
     plan = certainty[:, None, None] * free + (1 - certainty)[:, None, None] * equal.plan
     prototypes = plan_means(support, members, query, plan)
     scores = lam[:, None, None] * similarities(query, prototypes)
@@ -92,6 +95,15 @@ def assign_estimated(
         certainty=certainty,
         lam=lam,
     )
+
+
+def uneven_at(n_query: int, n_way: int) -> float:
+    """Unevenness at which "free" and "equal" weigh the same.
+
+    >>> round(uneven_at(75, 5), 2), round(uneven_at(5000, 20), 2)
+    (0.69, 0.39)
+    """
+    return UNEVEN_AT + OF_SMALL_CLASSES * (n_way / n_query) ** 0.5 + OF_MANY_CLASSES * log(max(n_way / 5, 1.0))
 
 
 def free_shares(support: Tensor, members: Tensor, query: Tensor, *, lam: Tensor, alpha: float, prior: bool = True) -> Tensor:

@@ -14,6 +14,8 @@ from ptmap.kernels.codes import (
     FREE_STEPS,
     LENGTH_TRUST,
     LONGEST_LAM,
+    OF_MANY_CLASSES,
+    OF_SMALL_CLASSES,
     OWN_SHARE,
     PRIOR_COUNT,
     ROUNDS,
@@ -204,7 +206,8 @@ def weigh(g: Array, support_labels: Array, equal: Array, lam: float, alpha: floa
     for_free = _evidence(g, support_labels, free, lam, False, tol)
     for_equal = _evidence(g, support_labels, equal, lam, True, tol)
     unevenness = math.sqrt(spread) + max(for_free - for_equal, 0.0) / n_query
-    certainty = 1 / (1 + math.exp(-SHARPNESS_OF_WEIGHT * (unevenness - UNEVEN_AT)))
+    threshold = UNEVEN_AT + OF_SMALL_CLASSES * math.sqrt(n_way / n_query) + OF_MANY_CLASSES * math.log(max(n_way / 5, 1.0))
+    certainty = 1 / (1 + math.exp(-SHARPNESS_OF_WEIGHT * (unevenness - threshold)))
     weight = g.dtype.type(certainty)
     rest = g.dtype.type(1 - certainty)
     for j in range(n_way):
