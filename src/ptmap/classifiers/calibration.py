@@ -13,7 +13,7 @@ from ptmap.classifiers.assignment import Assignment, one_hot
 from ptmap.classifiers.estimate import plan_means
 
 TEMPERATURES = tuple(0.5 * 1.05**step for step in range(43))  # 0.5 to 3.9
-USUAL, USUAL_SPREAD = 1.6, 0.25  # log-normal, of validation episodes: five labels a class say little by themselves
+USUAL, USUAL_FREE, USUAL_SPREAD = 1.7, 2.5, 0.25  # log-normal, of validation episodes: five labels a class say little by themselves
 
 
 def leave_one_out_temperature(support: Tensor, support_labels: Tensor, query: Tensor, found: Assignment) -> Tensor:
@@ -43,11 +43,12 @@ def leave_one_out_temperature(support: Tensor, support_labels: Tensor, query: Te
     # Nor are the labels of a class that was given no queries at all: no temperature makes them probable.
     askable = (shots >= 2) & found.biases.isfinite()
     asked = (members * askable[:, None, :].to(members)).sum(dim=-1)  # (E, S)
-    best = support.new_full((len(support),), USUAL)
+    usual = USUAL * (USUAL_FREE / USUAL) ** found.certainty  # (E,) class sizes that were fitted too make shares bolder still
+    best = usual.to(support)
     highest = support.new_full((len(support),), -torch.inf)
     for temperature in TEMPERATURES:
         likelihood = ((scores / temperature).log_softmax(dim=-1) * members).sum(dim=-1)
-        prior = -(((torch.tensor(temperature / USUAL).log() / USUAL_SPREAD) ** 2) / 2).to(likelihood)
+        prior = -(((temperature / usual).log() / USUAL_SPREAD) ** 2) / 2
         value = (likelihood * asked).sum(dim=-1) + prior
         best = torch.where(value > highest, temperature, best)
         highest = torch.maximum(value, highest)
