@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
+from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import NearestCentroid
 from sklearn.pipeline import Pipeline as SklearnPipeline
@@ -20,7 +21,7 @@ from ptmap.preprocess import PAPER, Pipeline
 
 GOLDEN = Path(__file__).parent / "reference" / "golden_small.npz"
 CLASSIFIERS = [NearestClassMean(), SeededKMeans(), PTMAP()]
-CALIBRATED = PTMAP(beta="auto", lam="auto", proportions="estimate", calibrate=True)
+CALIBRATED = PTMAP(beta="auto", lam="auto", proportions="estimate", calibrate=True, none_of_these=True)
 EVERY_CLASSIFIER = pytest.mark.parametrize("estimator", CLASSIFIERS, ids=lambda e: type(e).__name__)
 NAMES = np.array(["wolf", "ant", "Owl", "elk", "bee"])
 
@@ -523,3 +524,42 @@ def test_a_class_without_queries_does_not_upset_calibration(unbalanced):
     assert model.temperature_ < 3
     assert np.isfinite(model.label_distributions_).all()
     assert np.isfinite(model.predict_proba(x)).all()
+
+
+# None of these
+
+
+@pytest.fixture(scope="module")
+def with_strangers():
+    """Five labels and 15 queries each of four classes, and 15 of a fifth that nobody named: X, y with -1, truth."""
+    x, truth, n_support = real_episode(n_shot=5, n_query=15)
+    kept = (np.arange(len(x)) >= n_support) | (truth < 4)
+    return x[kept], np.where(np.arange(len(x)) < n_support, truth, -1)[kept], truth[kept]
+
+
+def test_none_of_these_finds_what_nobody_named_and_changes_no_label(with_strangers):
+    x, y, truth = with_strangers
+    plain, model = (PTMAP(proportions="estimate", none_of_these=asked).fit(x, y) for asked in (False, True))
+    assert plain.none_of_these_ is None
+    shares, hidden, stranger = model.none_of_these_, y == -1, truth == 4
+    assert shares.shape == (len(x),)
+    np.testing.assert_array_equal(shares[~hidden], 0)
+    assert ((shares >= 0) & (shares <= 1)).all()
+    assert roc_auc_score(stranger[hidden], shares[hidden]) > 0.8
+    np.testing.assert_array_equal(model.transduction_, plain.transduction_)
+    np.testing.assert_array_equal(model.label_distributions_, plain.label_distributions_)
+    np.testing.assert_array_equal(model.predict_proba(x), plain.predict_proba(x))
+    assert model.predict_proba(x).shape == (len(x), 4)
+
+
+def test_none_of_these_follows_the_rows_and_their_dtype(with_strangers):
+    x, y, _ = with_strangers
+    order = np.random.default_rng(0).permutation(len(x))
+    one, other = PTMAP(none_of_these=True).fit(x, y), PTMAP(none_of_these=True).fit(x[order], y[order])
+    np.testing.assert_allclose(one.none_of_these_[order], other.none_of_these_, atol=1e-6)
+    assert PTMAP(none_of_these=True).fit(x.astype(np.float32), y).none_of_these_.dtype == np.float32
+
+
+def test_where_all_rows_have_labels_all_are_of_these(with_strangers):
+    x, _, truth = with_strangers
+    np.testing.assert_array_equal(PTMAP(none_of_these=True).fit(x, truth).none_of_these_, np.zeros(len(x)))

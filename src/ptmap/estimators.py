@@ -20,6 +20,7 @@ from ptmap.classifiers import Assignment, Proportions, assign_kmeans, assign_map
 from ptmap.classifiers.assignment import class_means, one_hot, similarities
 from ptmap.classifiers.calibration import accuracy_at_coverage, calibrate, leave_one_out_temperature
 from ptmap.classifiers.map import LAM
+from ptmap.classifiers.outsiders import outsider_shares
 from ptmap.errors import InputError, name_rows, unknown_choice
 from ptmap.methods import paper_settings
 from ptmap.preprocess import Pipeline
@@ -118,6 +119,7 @@ class _FewShotClassifier(ClassifierMixin, BaseEstimator):
             self.proportions_ = found.proportions[0].numpy()
             self.n_iter_ = max(1, int(found.n_iterations[0]))
             self._keep_evidence(found)
+            self._keep_outsiders(support[None], numbers[None], query[None], found, unknown)
         else:
             prototypes, biases = class_means(support[None], numbers[None], n_way)[0], x.new_zeros(n_way)
             self.proportions_ = members.mean(dim=0).numpy()
@@ -162,6 +164,9 @@ class _FewShotClassifier(ClassifierMixin, BaseEstimator):
 
     def _keep_evidence(self, found: Assignment) -> None:
         """What an estimate says about itself, kept where there is one."""
+
+    def _keep_outsiders(self, support: Tensor, labels: Tensor, query: Tensor, found: Assignment, unknown: NDArray[np.bool_]) -> None:
+        """Which of the unlabelled rows seem to belong to no class, kept where it is asked for."""
 
     def _given_mean(self, x: Tensor) -> Tensor | None:
         center = getattr(self, "center", "none")
@@ -254,10 +259,20 @@ class PTMAP(_FewShotClassifier):
         calibrate: Whether shares are flattened so that they mean what they say: of the rows with a share of 0.8, 80 %
             belong to the class. Each labelled row is left out in turn and tells by how much (`temperature_`, 1 where
             nothing is calibrated); no label changes. See `abstain_threshold`.
+        none_of_these: Whether `none_of_these_` (n_samples,) is to say how probable it is that a row belongs to none of the
+            classes (0 for labelled rows; None where it is not asked for). Labels and shares stay those of the classes.
 
     >>> X, y = [[9.0, 1], [1, 9], [8, 1], [2, 9], [7, 2], [1, 6]], ["cat", "dog", None, None, None, None]
     >>> PTMAP().fit(X, y).transduction_.tolist()
     ['cat', 'dog', 'cat', 'dog', 'cat', 'dog']
+
+    Two cats and two dogs with a label, as many without, and four of something else:
+
+    >>> X = [[9.0, 1, 1], [9, 2, 1], [1, 9, 1], [1, 9, 2], [8, 1, 1], [9, 1, 2], [2, 9, 1], [1, 8, 1]]
+    >>> X += [[1, 1, 9], [2, 1, 9], [1, 2, 9], [1, 1, 8]]
+    >>> y = ["cat", "cat", "dog", "dog"] + [None] * 8
+    >>> (PTMAP(center="joint", none_of_these=True).fit(X, y).none_of_these_ > 0.5).astype(int).tolist()
+    [0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1]
     """
 
     def __init__(
@@ -270,6 +285,7 @@ class PTMAP(_FewShotClassifier):
         center: str | ArrayLike | None = None,
         proportions: Proportions | dict[Any, float] = "uniform",
         calibrate: bool = False,
+        none_of_these: bool = False,
     ) -> None:
         self.beta = beta
         self.lam = lam
@@ -278,6 +294,7 @@ class PTMAP(_FewShotClassifier):
         self.center = center
         self.proportions = proportions
         self.calibrate = calibrate
+        self.none_of_these = none_of_these
 
     def _pipeline(self) -> Pipeline:
         estimating = isinstance(self.proportions, str) and self.proportions == "estimate"
@@ -304,7 +321,11 @@ class PTMAP(_FewShotClassifier):
         self.lam_ = LAM if self.lam == "auto" else float(self.lam)  # of a fit without unlabelled rows
         self.imbalance_, self.certainty_, self.temperature_ = 0.0, 0.0, 1.0
         self._unlabelled_shares: Tensor | None = None
-        return super().fit(X, y)
+        self.none_of_these_: NDArray[Any] | None = None
+        super().fit(X, y)
+        if self.none_of_these and self.none_of_these_ is None:  # all rows have labels
+            self.none_of_these_ = np.zeros(len(self.transduction_), dtype=self.label_distributions_.dtype)
+        return self
 
     def predict_proba(self, X: ArrayLike) -> NDArray[Any]:  # noqa: N803
         """Share of each class in later points, (N, D) -> (N, W), calibrated where asked."""
@@ -338,6 +359,11 @@ class PTMAP(_FewShotClassifier):
         self.lam_ = float(found.lam[0]) or self.lam_  # 0 where too few rows left it to nearest class mean
         self.certainty_ = float(found.certainty[0])
         self.imbalance_ = float(found.imbalance[0])
+
+    def _keep_outsiders(self, support: Tensor, labels: Tensor, query: Tensor, found: Assignment, unknown: NDArray[np.bool_]) -> None:
+        if self.none_of_these:
+            self.none_of_these_ = np.zeros(len(unknown), dtype=query.numpy().dtype)
+            self.none_of_these_[unknown] = outsider_shares(support, labels, query, found)[0].numpy()
 
     def _ordered_proportions(self) -> Proportions:
         if not isinstance(self.proportions, dict):

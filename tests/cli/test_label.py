@@ -70,6 +70,36 @@ def test_json_says_the_same(here, photos, backbone, tmp_path):
     assert found["features"]["fingerprint"]
 
 
+@pytest.fixture
+def features_with_strangers(tmp_path):
+    """Labels for four rows each of c0, c1 and c2; of ten rows each of c0 to c3."""
+    from pyarrow import Table, parquet
+
+    rng = np.random.default_rng(0)
+    truth = np.repeat(np.arange(4), 10)
+    vectors = rng.gamma(1.0, size=(4, 16))[truth] + 0.3 * rng.gamma(1.0, size=(40, 16))
+    labels = [f"c{label}" if label < 3 and place % 10 < 4 else None for place, label in enumerate(truth)]
+    parquet.write_table(Table.from_pydict({"embedding": vectors.tolist(), "label": labels}), tmp_path / "f.parquet")
+    return tmp_path / "f.parquet"
+
+
+def test_none_of_these(here, features_with_strangers, tmp_path):
+    done = here("label", features_with_strangers, "--output", tmp_path / "plain.csv")
+    assert "none of these" not in done.stdout
+    done = here("label", features_with_strangers, "--output", tmp_path / "labels.csv", "--none-of-these")
+    assert done.code == 0, done.stderr
+    assert "10 images look like none of these classes: they come first when you sort by none_of_these." in done.stdout
+    plain, rows = (list(csv.DictReader((tmp_path / name).read_text().splitlines())) for name in ("plain.csv", "labels.csv"))
+    assert list(rows[0]) == [*plain[0], "none_of_these"]
+    assert [{**row, "none_of_these": "0"} for row in rows] == [{**row, "none_of_these": "0"} for row in plain]
+    assert all(len(row["none_of_these"]) <= len("0.123") for row in rows)
+    strange = [place for place, row in enumerate(rows) if float(row["none_of_these"]) >= 0.5]
+    assert strange == list(range(30, 40))  # those of c3
+    done = here("label", features_with_strangers, "--output", tmp_path / "labels.csv", "--none-of-these", "--json")
+    assert json.loads(done.stdout)["none_of_these"] == 10
+    assert "none_of_these" not in json.loads(here("label", features_with_strangers, "--output", tmp_path / "plain.csv", "--json").stdout)
+
+
 def test_next(here, photos, backbone, tmp_path):
     done = here("next", photos, "--labels", tmp_path / "few.csv", "--backbone", backbone, "--device", "cpu", "-n", 3)
     assert len(done.stdout.splitlines()) == 3

@@ -38,6 +38,15 @@ def test_tables_by_suffix(tmp_path):
         write_table(tmp_path / "labels.xlsx", ROWS)
 
 
+def test_none_of_these_is_a_last_column(tmp_path):
+    rows = list(csv.DictReader(io.StringIO(to_csv(ROWS, [0.125, 0.0]))))
+    assert list(rows[0]) == [*LabelRow._fields, "none_of_these"]
+    assert [row["none_of_these"] for row in rows] == ["0.125", "0.0"]
+    write_table(tmp_path / "labels.parquet", ROWS, [0.125, 0.0])
+    expected = [{**row._asdict(), "none_of_these": share} for row, share in zip(ROWS, [0.125, 0.0], strict=True)]
+    assert parquet.read_table(tmp_path / "labels.parquet").to_pylist() == expected
+
+
 def test_label_studio_tasks(tmp_path):
     write_label_studio(tmp_path / "tasks.json", ROWS, prefix="/data/local-files/?d=photos/")
     first, second = json.loads((tmp_path / "tasks.json").read_text(encoding="utf-8"))

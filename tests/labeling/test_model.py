@@ -68,6 +68,18 @@ def test_when_all_are_labelled_the_answer_is_what_was_given(blobs, vectors):
     assert (again.labels == blobs.labels).all()
 
 
+def test_what_nobody_named_is_told_from_the_rest(blobs, vectors, hide):
+    labels = np.where(blobs.labels == 3, -1, hide(blobs.labels, 4))
+    plain, asked = (model.solve(vectors, labels, n_way=3, none_of_these=wanted) for wanted in (False, True))
+    assert plain.none_of_these is None
+    np.testing.assert_array_equal(asked.shares, plain.shares)
+    np.testing.assert_array_equal(asked.none_of_these[labels >= 0], 0)
+    stranger = blobs.labels == 3
+    assert asked.none_of_these[stranger].mean() > asked.none_of_these[~stranger].mean() + 0.5
+    everything = model.solve(vectors, blobs.labels, n_way=4, none_of_these=True)
+    np.testing.assert_array_equal(everything.none_of_these, 0)
+
+
 def test_signed_features_go_without_a_power_and_it_is_said(blobs):
     signed = model.prepare(blobs.features - 1)
     assert "power" not in str(signed.pipeline)

@@ -36,6 +36,9 @@ def label_command(
     output: Annotated[Path, typer.Option(help="Where the labels go: .csv or .parquet.")] = Path("labels.csv"),
     backbone: Backbone = "efficientnet-lite0",
     abstain: Abstain = 0.0,
+    none_of_these: Annotated[
+        bool, typer.Option("--none-of-these", help="Add a column: how probable it is that an image belongs to no class.")
+    ] = False,
     copy_to: Annotated[Path | None, typer.Option(help="Copy the images into a folder a class.", show_default=False)] = None,
     link_to: Annotated[Path | None, typer.Option(help="The same with links instead of copies.", show_default=False)] = None,
     label_studio: Annotated[Path | None, typer.Option(help="Write predictions for Label Studio (.json).", show_default=False)] = None,
@@ -77,12 +80,12 @@ def label_command(
         photos, labels, backbone=backbone, device=device, batch_size=batch_size, num_workers=num_workers, enough=True
     )
     true = None if truth is None else read_truth(truth, source.collection.names, root=source.collection.root)
-    outcome = label_source(source, abstain=abstain)
+    outcome = label_source(source, abstain=abstain, none_of_these=none_of_these)
     score = None if true is None else outcome.score(true)
     for remark in outcome.remarks:
         say(remark)
     written = [output]
-    write_table(output, outcome.rows)
+    write_table(output, outcome.rows, outcome.none_of_these)
     if label_studio is not None:
         write_label_studio(label_studio, outcome.rows, prefix=label_studio_prefix)
         written.append(label_studio)

@@ -17,16 +17,21 @@ from ptmap.labeling.writing import check_writable, unwritable, write_file
 
 UNKNOWN_FOLDER = "unlabelled"  # of images that the model left without a label
 FORBIDDEN = re.compile(r'[<>:"/\\|?*\x00-\x1f]')  # what Windows, the strictest, does not allow in file names
+NONE = "none_of_these"  # the column of images of no known class
 TABLES = (".csv", ".parquet")
 LONGEST_NAME = 120  # bytes of UTF-8 of a folder's name; file systems stop at 255
 
 
-def to_csv(rows: Sequence[LabelRow]) -> str:
-    """One line a row under the names of the columns."""
+def to_csv(rows: Sequence[LabelRow], none_of_these: Sequence[float] | None = None) -> str:
+    """One line a row under the names of the columns; `none_of_these`, one number a row, is a last column of that name."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(LabelRow._fields)
-    writer.writerows(rows)
+    if none_of_these is None:
+        writer.writerow(LabelRow._fields)
+        writer.writerows(rows)
+    else:
+        writer.writerow((*LabelRow._fields, NONE))
+        writer.writerows((*row, share) for row, share in zip(rows, none_of_these, strict=True))
     return text.getvalue()
 
 
@@ -37,10 +42,11 @@ def check_table(path: Path) -> None:
     check_writable(path)
 
 
-def write_table(path: Path, rows: Sequence[LabelRow]) -> None:
-    """Write a .csv or .parquet file, all or nothing."""
+def write_table(path: Path, rows: Sequence[LabelRow], none_of_these: Sequence[float] | None = None) -> None:
+    """Write a .csv or .parquet file, all or nothing; `none_of_these` as in `to_csv`."""
     check_table(path)
-    write_file(path, _to_parquet(rows) if path.suffix.lower() == ".parquet" else to_csv(rows).encode())
+    parquet = path.suffix.lower() == ".parquet"
+    write_file(path, _to_parquet(rows, none_of_these) if parquet else to_csv(rows, none_of_these).encode())
 
 
 def write_label_studio(path: Path, rows: Sequence[LabelRow], *, prefix: str) -> None:
@@ -132,12 +138,13 @@ def _folder_names(labels: set[str]) -> dict[str, str]:
     return names
 
 
-def _to_parquet(rows: Sequence[LabelRow]) -> bytes:
+def _to_parquet(rows: Sequence[LabelRow], none_of_these: Sequence[float] | None) -> bytes:
     try:
         import pyarrow
         from pyarrow import parquet
     except ImportError:
         raise MissingExtraError("pyarrow", extra="parquet", purpose="Writing .parquet files") from None
     buffer = io.BytesIO()
-    parquet.write_table(pyarrow.Table.from_pylist([row._asdict() for row in rows]), buffer)
+    table = pyarrow.Table.from_pylist([row._asdict() for row in rows])
+    parquet.write_table(table if none_of_these is None else table.append_column(NONE, [none_of_these]), buffer)
     return buffer.getvalue()

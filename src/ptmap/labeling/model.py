@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ptmap.classifiers.assignment import one_hot, similarities, weighted_sums
 from ptmap.classifiers.map import assign_map
+from ptmap.classifiers.outsiders import outsider_shares
 from ptmap.errors import InputError
 from ptmap.methods import paper_settings
 from ptmap.preprocess import Pipeline
@@ -52,6 +53,7 @@ class Answer:
     biases: Tensor  # (W,)
     lam: float
     trace: Trace | None = field(default=None, repr=False)
+    none_of_these: NDArray[np.float32] | None = None  # (N,) probability of belonging to no class, 0 with a label; None if not asked for
 
     @property
     def labels(self) -> NDArray[np.int64]:
@@ -82,28 +84,34 @@ def prepare(features: NDArray[np.floating[Any]]) -> Vectors:
     return Vectors(shaped, pipeline, means, remark)
 
 
-def solve(vectors: Vectors, labels: NDArray[np.int64], *, n_way: int) -> Answer:
+def solve(vectors: Vectors, labels: NDArray[np.int64], *, n_way: int, none_of_these: bool = False) -> Answer:
     """All labels from a few, from scratch: the same labels give the same answer.
 
     Args:
         vectors: Of all items.
         labels: Class numbers 0..n_way-1 of all items, -1 where unknown, (N,).
         n_way: Number of classes; each must have a label.
+        none_of_these: Whether to find out which items belong to none of them.
     """
     with one_thread():
-        return _solve(vectors, labels, n_way)
+        return _solve(vectors, labels, n_way, none_of_these)
 
 
-def _solve(vectors: Vectors, labels: NDArray[np.int64], n_way: int) -> Answer:
+def _solve(vectors: Vectors, labels: NDArray[np.int64], n_way: int, none_of_these: bool) -> Answer:
     known, members = _known(vectors, labels, n_way)
     x, n_query = vectors.x, int((~known).sum())
+    strangers = torch.zeros(len(known)) if none_of_these else None
     if n_query == 0:
-        return _answer(vectors, known, members, members[:0], _class_means(x, members), torch.zeros(n_way), LAM_WITHOUT_QUERIES)
+        means, lam = _class_means(x, members), LAM_WITHOUT_QUERIES
+        return _answer(vectors, known, members, members[:0], means, torch.zeros(n_way), lam, strangers)
     # With fewer unlabelled items than classes there are no class sizes to speak of.
     rule = RULE if n_query >= n_way else {**RULE, "proportions": "free"}
     settings = paper_settings(int(members.sum(dim=0).median())) | rule
-    found = assign_map(x[known][None], torch.as_tensor(labels)[known][None], x[~known][None], n_way=n_way, **settings)
-    return _answer(vectors, known, members, found.plan[0], found.prototypes[0], found.biases[0], float(found.lam[0]))
+    episode = x[known][None], torch.as_tensor(labels)[known][None], x[~known][None]
+    found = assign_map(*episode, n_way=n_way, **settings)
+    if strangers is not None:
+        strangers[~known] = outsider_shares(*episode, found)[0]
+    return _answer(vectors, known, members, found.plan[0], found.prototypes[0], found.biases[0], float(found.lam[0]), strangers)
 
 
 def solve_again(vectors: Vectors, labels: NDArray[np.int64], *, start: Answer, columns: Sequence[int]) -> Answer:
@@ -166,11 +174,20 @@ def _class_means(x: Tensor, shares: Tensor) -> Tensor:
     return weighted_sums(shares, x) / shares.sum(dim=0)[:, None]
 
 
-def _answer(vectors: Vectors, known: Tensor, members: Tensor, plan: Tensor, prototypes: Tensor, biases: Tensor, lam: float) -> Answer:
+def _answer(
+    vectors: Vectors,
+    known: Tensor,
+    members: Tensor,
+    plan: Tensor,
+    prototypes: Tensor,
+    biases: Tensor,
+    lam: float,
+    strangers: Tensor | None,
+) -> Answer:
     """The answer with its trace, from the shares of the unlabelled items."""
     shares = torch.empty(len(known), members.shape[1])
     shares[known], shares[~known] = members, plan.float()
     scores = lam * similarities(vectors.x[None], _class_means(vectors.x, shares)[None])[0]
     logits = (scores + biases).log_softmax(dim=-1)
     logits[~known] = plan.float().clamp_min(TINY).log()
-    return Answer(shares.numpy(), prototypes, biases, lam, Trace(logits, scores))
+    return Answer(shares.numpy(), prototypes, biases, lam, Trace(logits, scores), None if strangers is None else strangers.numpy())

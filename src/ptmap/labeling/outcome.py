@@ -18,6 +18,7 @@ from ptmap.labeling.sources import Source
 from ptmap.labeling.suggestions import DOUBTFUL, advise, suggest
 from ptmap.labeling.table import MODEL, LabelRow, number_classes, tabulate
 
+STRANGE = 0.5  # probability of belonging to no class from which on it is said of an image
 WORTH_SAYING = 0.03  # difference between the estimate and the plain share of hidden labels that came back right
 
 
@@ -54,6 +55,12 @@ class Outcome:
         """Go on labelling, or stop?"""
         return advise(self.answer, self.numbers, self.estimate)
 
+    @property
+    def none_of_these(self) -> list[float] | None:
+        """How probable it is that a listed item belongs to none of the classes; None where it was not asked for."""
+        shares = self.answer.none_of_these
+        return None if shares is None else [round(float(share), 3) for share in shares[: self.source.n_listed]]
+
     def suggest(self, n: int) -> list[int]:
         """The items to label next."""
         found = suggest(self.vectors, self.numbers, self.answer, n=n + len(self.numbers) - self.source.n_listed)
@@ -85,6 +92,8 @@ class Outcome:
             f"{found['images']:,} images, {len(self.class_names)} classes: {found['given']:,} labels given, {found['labelled']:,} found"
             + (f", {found['left_out']:,} left out as too doubtful." if found["left_out"] else ".")
         ]
+        if "none_of_these" in found:
+            lines.append(describe_strangers(found["none_of_these"]))
         if self.estimate is not None:
             lines.append(describe_estimate(self.estimate))
         return "\n".join([*lines, self.advice])
@@ -92,12 +101,14 @@ class Outcome:
     def summary(self) -> dict[str, Any]:
         """Counts and settings, for JSON."""
         by_model = [row for row in self.rows if row.origin == MODEL or not row.origin]
+        shares = self.none_of_these
         return {
             "images": len(self.rows),
             "given": len(self.rows) - len(by_model),
             "labelled": sum(row.origin == MODEL for row in self.rows),
             "left_out": sum(not row.label for row in self.rows),
             "doubtful": sum(row.confidence < DOUBTFUL for row in by_model),
+            **({} if shares is None else {"none_of_these": sum(share >= STRANGE for share in shares)}),
             "classes": dict(sorted(Counter(row.label for row in self.rows if row.label).items())),
             "estimated_accuracy": None if self.estimate is None else self.estimate._asdict(),
             "advice": self.advice,
@@ -108,18 +119,19 @@ class Outcome:
         }
 
 
-def label_source(source: Source, *, abstain: float = 0.0) -> Outcome:
+def label_source(source: Source, *, abstain: float = 0.0, none_of_these: bool = False) -> Outcome:
     """Labels for all items of a source.
 
     Args:
         source: Items with features and a few labels.
         abstain: Confidence below which the model's label is left out of the rows.
+        none_of_these: Whether to find out which items belong to none of the classes.
     """
     thin = check_enough(source.labels, len(source.collection))
     numbers, class_names = number_classes(source.labels, len(source.collection))
     vectors = model.prepare(source.collection.features)
     with model.one_thread() as n_cores, ThreadPoolExecutor(n_cores) as pool:  # one solution a core
-        solving = pool.submit(model.solve, vectors, numbers, n_way=len(class_names))
+        solving = pool.submit(model.solve, vectors, numbers, n_way=len(class_names), none_of_these=none_of_these)
         estimate = estimate_accuracy(vectors, numbers, n_way=len(class_names), pool=pool)
         answer = solving.result()
     rows = tabulate(source.collection.names, class_names, answer, source.origins, abstain=abstain)[: source.n_listed]
@@ -143,6 +155,18 @@ def suggest_next(source: Source, *, n: int) -> tuple[list[str], str]:
     numbers, _ = number_classes(source.labels, len(source.collection))
     found = suggest(model.prepare(source.collection.features), numbers, None, n=n)
     return [source.collection.names[item] for item in found], advise(None, numbers, None)
+
+
+def describe_strangers(n: int) -> str:
+    """One line: how many images look like something that nobody named.
+
+    >>> describe_strangers(41)
+    '41 images look like none of these classes: they come first when you sort by none_of_these.'
+    """
+    if n == 0:
+        return "No image looks like none of these classes."
+    words = ("image looks", "it comes") if n == 1 else ("images look", "they come")
+    return f"{n:,} {words[0]} like none of these classes: {words[1]} first when you sort by none_of_these."
 
 
 def describe_estimate(estimate: Estimate) -> str:
