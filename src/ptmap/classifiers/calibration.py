@@ -13,7 +13,7 @@ from ptmap.classifiers.assignment import Assignment, one_hot
 from ptmap.classifiers.estimate import plan_means
 
 TEMPERATURES = tuple(0.5 * 1.05**step for step in range(43))  # 0.5 to 3.9
-USUAL, USUAL_FREE, USUAL_SPREAD = 1.7, 2.5, 0.25  # log-normal, of validation episodes: five labels a class say little by themselves
+USUAL, USUAL_FREE, USUAL_SPREAD = 1.7, 2.8, 0.25  # log-normal, of validation episodes: five labels a class say little by themselves
 
 
 def leave_one_out_temperature(support: Tensor, support_labels: Tensor, query: Tensor, found: Assignment) -> Tensor:

@@ -18,7 +18,7 @@ ones, plus what the evidence says per query for the free partition against the e
 """
 
 import warnings
-from math import log
+from math import log, sqrt
 
 import torch
 from torch import Tensor
@@ -103,7 +103,7 @@ def uneven_at(n_query: int, n_way: int) -> float:
     >>> round(uneven_at(75, 5), 2), round(uneven_at(5000, 20), 2)
     (0.69, 0.39)
     """
-    return UNEVEN_AT + OF_SMALL_CLASSES * (n_way / n_query) ** 0.5 + OF_MANY_CLASSES * log(max(n_way / 5, 1.0))
+    return UNEVEN_AT + OF_SMALL_CLASSES * sqrt(n_way / n_query) + OF_MANY_CLASSES * log(max(n_way / 5, 1.0))
 
 
 def free_shares(support: Tensor, members: Tensor, query: Tensor, *, lam: Tensor, alpha: float, prior: bool = True) -> Tensor:
