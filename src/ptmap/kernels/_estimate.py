@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from ptmap.kernels._math import Array, fast_jit
+from ptmap.kernels._math import Array, accumulate, fast_jit
 from ptmap.kernels._transport import share, solve_biases
 from ptmap.kernels.codes import (
     CALIBRATION,
@@ -31,24 +31,19 @@ def plan_means(g: Array, support_labels: Array, plan: Array, coordinates: Array,
     """Coordinates <c, x> of the class means of support and shared-out queries, (W, n), and their masses, (W,)."""
     n_way, n_query = plan.shape
     n_support = len(support_labels)
-    coordinates.fill(0)
+    sums = np.zeros(coordinates.shape, g.dtype)
     totals.fill(0)
     for i in range(n_support):
-        j = support_labels[i]
-        totals[j] += 1
-        to, row = coordinates[j], g[i]
-        for k in range(len(row)):
-            to[k] += row[k]
+        totals[support_labels[i]] += 1
+        for k in range(g.shape[1]):
+            sums[support_labels[i], k] += g[i, k]
+    accumulate(plan, g[n_support : n_support + n_query], sums, coordinates)
     for j in range(n_way):
-        to = coordinates[j]
         for i in range(n_query):
-            p, row = plan[j, i], g[n_support + i]
-            totals[j] += p
-            for k in range(len(row)):
-                to[k] += p * row[k]
+            totals[j] += plan[j, i]
         inverse = g.dtype.type(1 / totals[j])
-        for k in range(len(to)):
-            to[k] *= inverse
+        for k in range(g.shape[1]):
+            coordinates[j, k] *= inverse
 
 
 @fast_jit

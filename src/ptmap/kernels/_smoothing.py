@@ -147,20 +147,16 @@ def _shorten_within(g: Array, n: int, dim: int, neighbors: int, out: Array) -> f
     root = differences
     root.fill(0)
     _factor(spread, n, root)
-    shortened = spread  # coordinates first
-    for i in range(n):
-        for k in range(n):
-            shortened[k, i] = turned[i, k]
-    _divide(root, shortened)
+    _divide(root, turned)
     rows = np.empty(n, np.int64)
     for i in range(n):
         rows[i] = i
         squared = zero
         for k in range(n):
-            squared += shortened[k, i] * shortened[k, i]
+            squared += turned[i, k] * turned[i, k]
         inverse = g.dtype.type(1 / math.sqrt(squared)) if squared > 0 else zero
         for k in range(n):
-            turned[i, k] = shortened[k, i] * inverse
+            turned[i, k] *= inverse
     gram(turned, rows, out)
     return closest
 
@@ -177,7 +173,16 @@ def _factor(a: Array, n: int, root: Array) -> None:
             continue
         root[j, j] = math.sqrt(pivot)
         inverse = 1 / root[j, j]
-        for i in range(j + 1, n):
+        last = j + 1 + (n - j - 1) // 4 * 4
+        for i in range(j + 1, last, 4):
+            r0, r1, r2, r3 = a[i, j], a[i + 1, j], a[i + 2, j], a[i + 3, j]
+            for k in range(j):
+                r0 -= root[i, k] * root[j, k]
+                r1 -= root[i + 1, k] * root[j, k]
+                r2 -= root[i + 2, k] * root[j, k]
+                r3 -= root[i + 3, k] * root[j, k]
+            root[i, j], root[i + 1, j], root[i + 2, j], root[i + 3, j] = r0 * inverse, r1 * inverse, r2 * inverse, r3 * inverse
+        for i in range(last, n):
             rest = a[i, j]
             for k in range(j):
                 rest -= root[i, k] * root[j, k]
@@ -186,20 +191,25 @@ def _factor(a: Array, n: int, root: Array) -> None:
 
 @fast_jit
 def _divide(root: Array, x: Array) -> None:
-    """Solve root y = x for a lower triangular root, in place, (n, n) each; four rows at a time leave a row."""
+    """Solve y root^T = x for a lower triangular root, in place, (n, n) each; four rows at a time."""
     n = len(root)
-    for j in range(n):
-        for k in range(0, j - 3, 4):
-            a, b, c, d = root[j, k], root[j, k + 1], root[j, k + 2], root[j, k + 3]
-            for i in range(n):
-                x[j, i] -= a * x[k, i] + b * x[k + 1, i] + c * x[k + 2, i] + d * x[k + 3, i]
-        for k in range(j // 4 * 4, j):
-            a = root[j, k]
-            for i in range(n):
-                x[j, i] -= a * x[k, i]
-        inverse = 1 / root[j, j]
-        for i in range(n):
-            x[j, i] *= inverse
+    last = n // 4 * 4
+    for i in range(0, last, 4):
+        for k in range(n):
+            r0, r1, r2, r3 = x[i, k], x[i + 1, k], x[i + 2, k], x[i + 3, k]
+            for j in range(k):
+                r0 -= root[k, j] * x[i, j]
+                r1 -= root[k, j] * x[i + 1, j]
+                r2 -= root[k, j] * x[i + 2, j]
+                r3 -= root[k, j] * x[i + 3, j]
+            inverse = 1 / root[k, k]
+            x[i, k], x[i + 1, k], x[i + 2, k], x[i + 3, k] = r0 * inverse, r1 * inverse, r2 * inverse, r3 * inverse
+    for i in range(last, n):
+        for k in range(n):
+            rest = x[i, k]
+            for j in range(k):
+                rest -= root[k, j] * x[i, j]
+            x[i, k] = rest / root[k, k]
 
 
 @fast_jit

@@ -12,14 +12,13 @@ Classes come first in every array (W, Q): loops then run along the samples.
 import numpy as np
 
 from ptmap.kernels._estimate import estimate_lam, weigh
-from ptmap.kernels._math import Array, dot, fast_jit, gram
+from ptmap.kernels._math import Array, accumulate, dot, fast_jit, gram
 from ptmap.kernels._preprocess import center_gram, center_rows, normalise_gram, normalise_rows
 from ptmap.kernels._smoothing import beside_neighbors
 from ptmap.kernels._transport import NOTHING, share, solve_biases
 from ptmap.kernels.codes import ESTIMATE, FREE, KMEANS, KMEANS_ITERATIONS, MASS, MINIMUM, NEAREST, UNIT
 
 PADDING = 8  # rows of an episode are rounded up to a full vector register
-GROUP = 5  # classes whose sums are formed together; papers have 5, 10 or 20
 KMEANS_STEPS = 10  # that K-Means takes as a rule
 
 
@@ -282,7 +281,7 @@ def _assign_soft(
         elif not solve_biases(scores, target, classifier == MINIMUM, tol, biases, plan, mass, solver, largest):
             return False
         if step < n_steps:
-            _accumulate(plan, queries, sums, moved)
+            accumulate(plan, queries, sums, moved)
             for j in range(n_way):
                 inverse[j] = 1 / (shots[j] + mass[j])
             _approach(prototypes, moved, inverse, move)
@@ -327,41 +326,3 @@ def _approach(x: Array, sums: Array, inverse: Array, move: float) -> None:
         scale = inverse[j]
         for k in range(x.shape[1]):
             x[j, k] += move * (sums[j, k] * scale - x[j, k])
-
-
-@fast_jit
-def _accumulate(plan: Array, queries: Array, sums: Array, moved: Array) -> None:
-    """Fill moved = sums + plan @ queries, (W, Q) and (Q, n) -> (W, n).
-
-    Five classes by four queries at a time: what is loaded once is used for twenty products. Rows are indexed
-    in place: taken out as arrays of their own they cost half as much again.
-    """
-    n_way, n_query = plan.shape
-    n = queries.shape[1]
-    for j in range(n_way):
-        for k in range(n):
-            moved[j, k] = sums[j, k]
-    grouped = n_way // GROUP * GROUP
-    for j in range(0, grouped, GROUP):
-        for i in range(0, n_query - 3, 4):
-            a0, a1, a2, a3, a4 = plan[j, i], plan[j + 1, i], plan[j + 2, i], plan[j + 3, i], plan[j + 4, i]
-            b0, b1, b2, b3, b4 = plan[j, i + 1], plan[j + 1, i + 1], plan[j + 2, i + 1], plan[j + 3, i + 1], plan[j + 4, i + 1]
-            c0, c1, c2, c3, c4 = plan[j, i + 2], plan[j + 1, i + 2], plan[j + 2, i + 2], plan[j + 3, i + 2], plan[j + 4, i + 2]
-            d0, d1, d2, d3, d4 = plan[j, i + 3], plan[j + 1, i + 3], plan[j + 2, i + 3], plan[j + 3, i + 3], plan[j + 4, i + 3]
-            for k in range(n):
-                a, b, c, d = queries[i, k], queries[i + 1, k], queries[i + 2, k], queries[i + 3, k]
-                moved[j, k] += a0 * a + b0 * b + c0 * c + d0 * d
-                moved[j + 1, k] += a1 * a + b1 * b + c1 * c + d1 * d
-                moved[j + 2, k] += a2 * a + b2 * b + c2 * c + d2 * d
-                moved[j + 3, k] += a3 * a + b3 * b + c3 * c + d3 * d
-                moved[j + 4, k] += a4 * a + b4 * b + c4 * c + d4 * d
-    for j in range(grouped, n_way):
-        for i in range(0, n_query - 3, 4):
-            pa, pb, pc, pd = plan[j, i], plan[j, i + 1], plan[j, i + 2], plan[j, i + 3]
-            for k in range(n):
-                moved[j, k] += pa * queries[i, k] + pb * queries[i + 1, k] + pc * queries[i + 2, k] + pd * queries[i + 3, k]
-    for j in range(n_way):
-        for i in range(n_query // 4 * 4, n_query):
-            p = plan[j, i]
-            for k in range(n):
-                moved[j, k] += p * queries[i, k]
