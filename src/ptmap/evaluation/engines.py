@@ -69,7 +69,7 @@ def make_engine(
         device: One of `ptmap.devices.DEVICES`.
         dtype: Of the torch engine. A fused engine gives the labels of float64 whatever is asked.
         mean_features: Where `center(mean)` takes its mean from.
-        n_methods: How many will be asked about the same episodes: several share what they can.
+        n_methods: How many with the same row-wise steps will be asked about the same episodes: several share what they can.
     """
     if engine not in ENGINES:
         raise unknown_choice("engine", engine, ENGINES)

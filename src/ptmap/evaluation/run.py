@@ -1,6 +1,7 @@
 """Run methods over many episodes: same episodes for all, in chunks, each answer with its interval."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -60,7 +61,8 @@ def evaluate(
     methods = [method.decide(torch.as_tensor(features.features)) for method in methods]
     spec = QuerySpec.parse(queries)
     source = make_draws(features, draws=draws, n_way=n_way, n_shot=n_shot, queries=spec, seed=seed)
-    runner = make_engine(features, engine=engine, device=device, dtype=dtype, mean_features=mean_features, n_methods=len(methods))
+    n_alike = max(Counter(str(method.pipeline.rowwise) for method in methods).values())
+    runner = make_engine(features, engine=engine, device=device, dtype=dtype, mean_features=mean_features, n_methods=n_alike)
     rows = n_way * n_shot + spec.total(n_way)
     chunk_size = runner.chunk_size(rows, features.dim)
 
