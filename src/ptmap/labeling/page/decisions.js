@@ -82,6 +82,7 @@ export function undo() {
 
 function submit(send, then) {
   pending++;
+  $("grid").setAttribute("aria-busy", "true"); // labels may still change
   queue = queue.then(async () => {
     try {
       const answer = await send();
@@ -107,6 +108,7 @@ function submit(send, then) {
 export function setState(answer) {
   received = answer;
   page.state = { ...answer, classes: [...answer.classes], labels: [...answer.labels], confidence: [...answer.confidence], marks: [...answer.marks] };
+  $("grid").setAttribute("aria-busy", String(!answer.settled));
 }
 
 function receive(answer) {
