@@ -30,7 +30,7 @@ from ptmap.classifiers.transport import solve_biases
 # Chosen on validation classes of five feature families: CIFAR-FS in two WRNs and a ResNet12, CUB in EfficientNet-Lite0 and a ResNet18.
 FREE_STEPS = 4  # of the free fit; with 20 it loses 1 to 5 points, because prototypes leave their labels
 LENGTH_TRUST = 0.5  # in a class's own |prototype|^2; 0 suits one family, 1 the other, 0.5 loses under 0.3 points on either
-UNEVEN_AT = 0.15  # evidence and spread at which "free" and "equal" weigh the same, for five classes without number
+UNEVEN_AT = 0.15  # evidence and spread at which "free" and "equal" weigh the same, for five classes of endless size
 OF_SMALL_CLASSES = 2.1  # times 1 / sqrt(queries a class), more: what chance makes of even classes
 OF_MANY_CLASSES = 0.075  # times log(classes / 5), more: likewise, where there are more than five
 SHARPNESS_OF_WEIGHT = 10.0  # how fast the weight changes there: from 0.1 to 0.9 within 0.44

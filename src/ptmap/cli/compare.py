@@ -65,13 +65,7 @@ def compare_command(
         shots=shots or [1],
         queries=queries or ["15"],
         dataset=feature_set.provenance.get("dataset"),
-        knobs={
-            "beta": beta or [],
-            "lam": lam or [],
-            "alpha": alpha or [],
-            "n_steps": [] if n_steps is None else [n_steps],
-            "proportions": proportions or [],
-        },
+        knobs=options.gather_knobs(beta, lam, alpha, n_steps, proportions),
         pipeline=pipeline,
         tuned=None if settings is None else read_settings(settings),
     )

@@ -1,5 +1,6 @@
 """The options that commands share, each defined once."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -58,3 +59,14 @@ Dtype = Annotated[str, typer.Option(help="float32 or float64, for the torch engi
 
 Force = Annotated[bool, typer.Option("--force", help="Overwrite results of other features in --output.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
+
+
+def gather_knobs(beta: Beta, lam: Lam, alpha: Alpha, n_steps: NSteps, proportions: Proportions) -> dict[str, Sequence[str | float]]:
+    """The values to try of each knob of a method; none where the paper's is meant."""
+    return {
+        "beta": beta or [],
+        "lam": lam or [],
+        "alpha": alpha or [],
+        "n_steps": [] if n_steps is None else [n_steps],
+        "proportions": proportions or [],
+    }

@@ -16,5 +16,5 @@ PRIOR_COUNT, OWN_SHARE = 1.0, 0.5
 OWN_WEIGHT, HOPS, CLOSEST, WITHIN, SAME = 0.5, 2, 3, 1 / 3, 1e-9
 SHRINK_TO, CALIBRATION, ROUNDS = 10.0, 0.5, 2
 SHORTEST_LAM, LONGEST_LAM = 1.0, 1000.0
-NEARLY_ANOTHER = 1.5e-6  # two neighbours whose cosines differ by less may change places in float32; four times the largest error seen
+NEARLY_ANOTHER = 1.5e-6  # two neighbours whose cosines differ by less may change places in float32; over three times the largest error seen
 NEARLY_ANOTHER_SHORTENED = 4e-6  # likewise, after a factorisation
