@@ -75,6 +75,8 @@ def _read_npy(path: Path) -> Contents:
 
 def _read_npz(path: Path) -> Contents:
     with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+        if "labels" not in arrays and (damaged := arrays.zip.testzip()):  # raises by itself where a damaged name hides them
+            raise ValueError(f"'{damaged}' is damaged")
         names = arrays["class_names"].tolist() if "class_names" in arrays else None
         return Contents(np.atleast_1d(arrays["features"]), arrays.get("labels"), names)
 
