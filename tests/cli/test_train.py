@@ -3,6 +3,7 @@ from importlib.util import find_spec
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from ptmap.backbones import load_backbone
@@ -39,7 +40,11 @@ def test_train_a_backbone_on_a_folder(here, folders):
     [
         (["--recipe", "moderm"], "recipe must be one of modern, s2m2, simpleshot or a TOML file"),
         (["--backbone", "resnet13"], "backbone must be one of wrn28-10"),
-        (["--device", "cuda"], "device 'cuda' is not available here"),
+        pytest.param(
+            ["--device", "cuda"],
+            "device 'cuda' is not available here",
+            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="CUDA is here"),
+        ),
         (["--extract", "val"], "--extract takes splits of a benchmark"),
         (["--dataset", "cifar-fs", "--val", "x"], "--val is for images of one's own"),
         (["--val", "nowhere"], "nowhere"),
