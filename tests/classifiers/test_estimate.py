@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from ptmap.classifiers import assign_map, assign_nearest
+from ptmap.classifiers import assign_map, assign_nearest, smoothing
 from ptmap.classifiers.estimate import estimate_lam, free_shares
-from ptmap.classifiers.smoothing import SMOOTHED_ROWS, Smoothing, beside_neighbors, plan_smoothing
+from ptmap.classifiers.smoothing import DENSE_ROWS, MOST_ROWS, Smoothing, beside_neighbors, plan_smoothing
 from ptmap.errors import InputError
 from ptmap.kernels import codes
 from ptmap.preprocess import Pipeline
@@ -150,11 +150,38 @@ def test_smoothing_keeps_norms_and_brings_classes_together(draw_episodes):
     assert wide_spread < spread
 
 
-def test_large_episodes_are_not_smoothed():
-    assert plan_smoothing(5, SMOOTHED_ROWS, 5) is None
+def test_who_is_smoothed_and_how():
+    assert plan_smoothing(5, MOST_ROWS, 5) is None
     assert plan_smoothing(2, 1, 2) is None
+    assert plan_smoothing(400, DENSE_ROWS, 400) == Smoothing(20, 1.0)
     assert plan_smoothing(25, 75, 5) == Smoothing(20, pytest.approx(0.2))
     assert plan_smoothing(5, 75, 5).neighbors == 16
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 2e-5)])
+def test_large_episodes_are_smoothed_like_small_ones(draw_episodes, monkeypatch, dtype, tolerance):
+    support, _, query = centered(draw_episodes(n_episodes=2, n_shot=(2, 2, 2), n_query=(80, 50, 30), spread=1.0, dim=12))
+    exact = torch.cat(beside_neighbors(support, query, n_way=3), dim=1)
+    monkeypatch.setattr(smoothing, "DENSE_ROWS", 100)  # the sample is all rows, as they are fewer than it may hold
+    sparse = torch.cat(beside_neighbors(support.to(dtype), query.to(dtype), n_way=3), dim=1)
+    assert sparse.dtype == dtype
+    np.testing.assert_allclose((sparse @ sparse.mT).numpy(), (exact @ exact.mT).numpy(), atol=tolerance)
+
+
+def test_a_sample_of_the_rows_shows_nearly_the_same_differences(draw_episodes, monkeypatch):
+    support, _, query = centered(draw_episodes(n_shot=(2, 2), n_query=(600, 300), spread=1.0, dim=12))
+    exact = torch.cat(beside_neighbors(support, query, n_way=2), dim=1)
+    monkeypatch.setattr(smoothing, "DENSE_ROWS", 100)
+    monkeypatch.setattr(smoothing, "SAMPLED_ROWS", 300)
+    sampled = torch.cat(beside_neighbors(support, query, n_way=2), dim=1)
+    assert (sampled @ sampled.mT - exact @ exact.mT).abs().mean() < 0.02
+
+
+def test_uneven_classes_of_a_large_episode_are_found(draw_episodes):
+    episodes = draw_episodes(n_shot=(1, 1, 1), n_query=(900, 150, 60), spread=1.1, dim=16)
+    found = assign_map(*centered(episodes), n_way=3, lam="auto", proportions="estimate")
+    alone = assign_map(*centered(episodes), n_way=3, lam="auto", proportions="estimate", wide=centered(episodes)[::2])
+    assert accuracy(found, episodes) > accuracy(alone, episodes)
 
 
 def test_what_varies_within_classes_counts_less():

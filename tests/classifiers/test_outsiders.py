@@ -99,7 +99,7 @@ def test_a_cluster_apart_is_found(draw_episodes, n_shot):
 def test_products_in_parts_are_products_in_one(monkeypatch):
     support, labels, query = random_episode(0, 3, 2, 40)
     whole = shares_of(support, labels, query)
-    monkeypatch.setattr("ptmap.classifiers.outsiders.ROWS_AT_ONCE", 7)
+    monkeypatch.setattr("ptmap.classifiers.neighbors.ROWS_AT_ONCE", 7)
     np.testing.assert_allclose(shares_of(support, labels, query).numpy(), whole.numpy(), atol=1e-9)
 
 

@@ -1,5 +1,7 @@
 """The classifier of the labelling: repeatable, order does not matter, and quick answers are close to thorough ones."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.neighbors import NearestCentroid
@@ -40,6 +42,18 @@ def test_order_of_the_items_does_not_matter(blobs, hide):
     one = model.solve(model.prepare(blobs.features), labels, n_way=4)
     other = model.solve(model.prepare(blobs.features[order]), labels[order], n_way=4)
     np.testing.assert_allclose(one.shares[order], other.shares, atol=1e-3)
+
+
+def test_the_neighbourhood_of_many_items_is_found_once(make_blobs, hide):
+    blobs = make_blobs(per_class=300, spread=1.2)
+    vectors, labels = model.prepare(blobs.features), hide(blobs.labels, 2)
+    assert vectors.neighborhood is not None
+    kept = model.solve(vectors, labels, n_way=4)
+    anew = model.solve(replace(vectors, neighborhood=None), labels, n_way=4)  # by the classifier, which has the labelled ones first
+    assert (kept.labels == anew.labels).mean() > 0.99
+    some = vectors.subset(np.arange(0, len(labels), 2))
+    assert (model.solve(some, labels[::2], n_way=4).labels == kept.labels[::2]).mean() > 0.95
+    assert model.prepare(blobs.features[:1000]).neighborhood is None
 
 
 def test_a_quick_answer_is_close_to_the_thorough_one(blobs, vectors, hide):

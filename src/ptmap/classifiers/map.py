@@ -24,6 +24,7 @@ def assign_map(
     alpha: float = ALPHA,
     n_steps: int = N_STEPS,
     proportions: Proportions = "uniform",
+    wide: tuple[Tensor, Tensor] | None = None,
 ) -> Assignment:
     """Class centers and class memberships, each from the other, under given class sizes.
 
@@ -49,6 +50,8 @@ def assign_map(
         n_steps: Number of steps; 0 decides from the support means.
         proportions: Class sizes among the queries, see `Proportions`; "estimate" expects vectors
             centered by the support's mean, as `methods.configure` arranges.
+        wide: Support and query beside their neighbours, where `smoothing` was asked about them before; it is asked
+            wherever something is to be estimated.
     """
     check_settings(lam=lam, alpha=alpha, n_steps=n_steps)
     estimating = isinstance(proportions, str) and proportions == "estimate"
@@ -57,7 +60,7 @@ def assign_map(
     prepare_episode(support, support_labels, query, n_way)
     exact = torch.float64 in (support.dtype, query.dtype)
     support, query = (x.double() if exact else x.float() for x in (support, query))
-    wide = beside_neighbors(support, query, n_way=n_way)
+    wide = beside_neighbors(support, query, n_way=n_way) if wide is None else wide
     sharp = (
         estimate_lam(wide[0], support_labels, wide[1], n_way=n_way, alpha=alpha)
         if lam == "auto"

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from ptmap.classifiers.assignment import Assignment, one_hot, prepare_episode
+from ptmap.classifiers.neighbors import find_nearest, join_nearest
 
 # Chosen on validation classes of two feature families (CIFAR-FS val in a WRN, CUB val in EfficientNet-Lite0).
 MOST_NEIGHBORS = 15  # of a row in the graph; 8 and 25 lose a point of AUROC each
@@ -38,7 +39,6 @@ FEW_OUTSIDERS, MANY_INSIDERS = 1.0, 9.0  # queries of either kind before any is 
 USUAL_ROWS = 2.0  # labelled rows that the middle of all queries counts for among those that can be left out
 MOST_LEFT_OUT = 200  # labelled rows; each is a walk of its own
 N_ROUNDS = 30  # of the estimate of how many outsiders there are
-ROWS_AT_ONCE = 1024  # of the products of all rows with all rows
 UNMET = 1e-9  # of the labels, for a query that no walk reaches
 
 
@@ -131,33 +131,11 @@ def _meetings(support: Tensor, support_labels: Tensor, query: Tensor, labels: Te
 def _walk(x: Tensor, starts: Tensor, *, n_neighbors: int) -> Tensor:
     """Where walks that start from rows end, (E, N, D) unit vectors and (E, N, C) masses -> (E, N, C).
 
-    The graph joins each row to its nearest by cosine, where that is positive; a step is D^-1/2 A D^-1/2 of the
-    symmetrised weights A. All episodes are blocks of one sparse matrix.
+    A step leads along the graph of nearest rows, see `neighbors.join_nearest`.
     """
-    n_episodes, n_rows, _ = x.shape
-    weights, places = _nearest(x, n_neighbors)
-    block = n_rows * torch.arange(n_episodes, device=x.device)[:, None, None]
-    rows = (block + torch.arange(n_rows, device=x.device)[:, None]).expand_as(places).reshape(-1)
-    columns = (block + places).reshape(-1)
-    size = n_episodes * n_rows
-    both = torch.stack([torch.cat([rows, columns]), torch.cat([columns, rows])])
-    halves = weights.reshape(-1).repeat(2) / 2
-    scale = torch.zeros(size, dtype=x.dtype, device=x.device).index_add(0, both[0], halves)
-    scale = scale.clamp_min(torch.finfo(x.dtype).tiny ** 0.5).rsqrt()
-    step = torch.sparse_coo_tensor(both, halves * scale[both[0]] * scale[both[1]], (size, size), check_invariants=False).coalesce()
-    start = starts.reshape(size, -1)
+    step = join_nearest(find_nearest(x, n_neighbors))
+    start = starts.reshape(len(step), -1)
     ends = start
     for _ in range(N_STEPS):
         ends = DECAY * torch.sparse.mm(step, ends) + (1 - DECAY) * start
     return ends.reshape(starts.shape)
-
-
-def _nearest(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k largest cosines of each row to others, none below 0, and the rows they belong to, (E, N, k) each."""
-    found = []
-    for first in range(0, x.shape[1], ROWS_AT_ONCE):
-        near = x[:, first : first + ROWS_AT_ONCE] @ x.mT
-        near.diagonal(offset=first, dim1=1, dim2=2).fill_(-torch.inf)
-        found.append(near.topk(k, dim=-1))
-    values, places = (torch.cat(each, dim=1) for each in zip(*found, strict=True))
-    return values.clamp_min(0.0), places

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ptmap.classifiers.map import LAM
 from ptmap.classifiers.proportions import class_mass
-from ptmap.classifiers.smoothing import SMOOTHED_ROWS, plan_smoothing
+from ptmap.classifiers.smoothing import DENSE_ROWS, plan_smoothing
 from ptmap.evaluation.engines import Rows, TorchEngine, with_truth
 from ptmap.evaluation.episodes import Episodes, IntArray
 from ptmap.features import FeatureSet
@@ -123,7 +123,7 @@ class NumbaEngine(_FusedEngine):
 
     def _fits(self, method: Method, episodes: Episodes) -> bool:
         n_rows = episodes.support.shape[1] + episodes.query.shape[1]
-        small = n_rows <= SMOOTHED_ROWS and episodes.query.shape[1] >= episodes.n_way  # else estimates are the readable classifier's
+        small = n_rows <= DENSE_ROWS and episodes.query.shape[1] >= episodes.n_way  # else estimates are the readable classifier's
         return super()._fits(method, episodes) and (small or not estimates(method))
 
     def _classify(self, rows: Tensor, episodes: Episodes, method: Method) -> tuple[IntArray, NDArray[np.floating]]:

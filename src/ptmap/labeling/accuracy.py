@@ -8,7 +8,6 @@ such as an oddity that is guessed surely: after many suggested labels the estima
 
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import replace
 from math import sqrt
 from typing import NamedTuple
 
@@ -58,7 +57,7 @@ def estimate_accuracy(
         pool: Threads that share the groups among them.
     """
     taking_part = _draw(labels)
-    vectors, labels = replace(vectors, x=vectors.x[taking_part]), labels[taking_part]
+    vectors, labels = vectors.subset(taking_part), labels[taking_part]
 
     def guess(hidden: NDArray[np.int64]) -> _Guesses | None:
         if cancelled():

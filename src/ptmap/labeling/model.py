@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor
 from ptmap.classifiers.assignment import one_hot, similarities, weighted_sums
 from ptmap.classifiers.map import assign_map
 from ptmap.classifiers.outsiders import outsider_shares
+from ptmap.classifiers.smoothing import DENSE_ROWS, MOST_ROWS, Neighborhood, look_around
 from ptmap.errors import InputError
 from ptmap.methods import paper_settings
 from ptmap.preprocess import Pipeline
@@ -34,6 +35,21 @@ class Vectors:
     pipeline: Pipeline
     means: tuple[Tensor, ...]
     remark: str
+    neighborhood: Neighborhood | None = field(default=None, repr=False)  # (1, N, D) each, of many vectors; few are soon looked through
+
+    def subset(self, items: NDArray[np.int64]) -> Self:
+        """Some of the vectors, each with the neighbourhood that it had among all."""
+        near = self.neighborhood
+        return replace(
+            self, x=self.x[items], neighborhood=None if near is None else Neighborhood(near.short[:, items], near.around[:, items])
+        )
+
+    def beside_neighbors(self, known: Tensor, n_way: int) -> tuple[Tensor, Tensor] | None:
+        """Vectors with and without a label as `smoothing` shows them, (1, S, D') and (1, Q, D'); None where nothing was kept."""
+        if self.neighborhood is None:
+            return None
+        wide = self.neighborhood.beside(weight=n_way / int(known.sum()))
+        return wide[:, known], wide[:, ~known]
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +97,8 @@ def prepare(features: NDArray[np.floating[Any]]) -> Vectors:
     pipeline.check(x, "features")
     _, shaped, means = pipeline.apply_and_record(x[:0], x)
     remark = "Features are signed: no power transform." if signed else "Features are not negative: square roots taken."
-    return Vectors(shaped, pipeline, means, remark)
+    near = look_around(shaped[None]) if DENSE_ROWS < len(shaped) <= MOST_ROWS else None
+    return Vectors(shaped, pipeline, means, remark, near)
 
 
 def solve(vectors: Vectors, labels: NDArray[np.int64], *, n_way: int, none_of_these: bool = False) -> Answer:
@@ -108,7 +125,7 @@ def _solve(vectors: Vectors, labels: NDArray[np.int64], n_way: int, none_of_thes
     rule = RULE if n_query >= n_way else {**RULE, "proportions": "free"}
     settings = paper_settings(int(members.sum(dim=0).median())) | rule
     episode = x[known][None], torch.as_tensor(labels)[known][None], x[~known][None]
-    found = assign_map(*episode, n_way=n_way, **settings)
+    found = assign_map(*episode, n_way=n_way, wide=vectors.beside_neighbors(known, n_way), **settings)
     if strangers is not None:
         strangers[~known] = outsider_shares(*episode, found)[0]
     return _answer(vectors, known, members, found.plan[0], found.prototypes[0], found.biases[0], float(found.lam[0]), strangers)
