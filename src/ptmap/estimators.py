@@ -363,7 +363,7 @@ class PTMAP(_FewShotClassifier):
     def _keep_outsiders(self, support: Tensor, labels: Tensor, query: Tensor, found: Assignment, unknown: NDArray[np.bool_]) -> None:
         if self.none_of_these:
             self.none_of_these_ = np.zeros(len(unknown), dtype=query.numpy().dtype)
-            self.none_of_these_[unknown] = outsider_shares(support, labels, query, found)[0].numpy()
+            self.none_of_these_[unknown] = outsider_shares(support, labels, query, found.labels)[0].numpy()
 
     def _ordered_proportions(self) -> Proportions:
         if not isinstance(self.proportions, dict):

@@ -184,6 +184,56 @@ def test_confirm_remove_and_walk_about(project, serve, visit):
     page.keyboard.press("Escape")
 
 
+def test_a_name_for_images_of_no_class(project, serve, visit):
+    with Project.open(project, write=True) as made:
+        made.journal.decide({"plum/00.png": None, "plum/01.png": None}, origin="import")
+    page = visit(serve(project))
+    entry = page.locator("#strange")
+    entry.wait_for()  # it comes after the thorough answer
+    assert entry.inner_text().split() == ["None", "of", "these?", "20"]
+    assert "of the named classes right" in page.inner_text("#estimate")
+    entry.focus()
+    page.keyboard.press("Enter")  # on a button, presses it
+    assert entry.get_attribute("aria-current") == "true"
+    assert page.inner_text("#pinned-title") == "None of these?"
+    assert not page.is_visible("#pinned-confirm")  # nobody wants them all confirmed at once
+    names = page.locator(".tile").evaluate_all("tiles => tiles.map((tile) => tile.ariaLabel)")
+    assert len(names) == 20
+    assert all(name.startswith("plum/") and "% none of these" in name for name in names)
+    page.keyboard.press("Control+a")
+    page.keyboard.press("Shift+Enter")  # confirms nothing
+    page.keyboard.press("Home")
+    page.keyboard.press("Shift+ArrowRight")
+    page.keyboard.press("l")
+    page.keyboard.type("plum")
+    page.keyboard.press("Enter")
+    page.wait_for_function("() => document.querySelector('#n-strange').textContent === '0'")  # the others are plums too
+    wait_sent(page, 6)
+    assert "looks like none" in page.inner_text("#empty")
+    assert "named" not in page.inner_text("#estimate")
+    page.keyboard.press("v")
+    assert page.get_attribute('[data-view="class"]', "aria-selected") == "true"
+    page.wait_for_selector("#strange", state="hidden")
+    page.keyboard.press("]")
+    page.keyboard.press("]")
+    assert focused(page)[1] == "plum"
+
+
+def test_where_all_is_of_a_class_there_is_no_such_view(project, serve, visit):
+    page = visit(serve(project))
+    page.wait_for_selector('#grid[aria-busy="false"]')
+    for _ in range(600):
+        if page.evaluate("async () => (await (await fetch('/api/state')).json()).searched"):
+            break
+        page.wait_for_timeout(30)
+    page.reload()
+    page.wait_for_selector(".tile")
+    assert not page.is_visible("#strange")
+    for _ in range(3):
+        page.keyboard.press("v")
+    assert page.get_attribute('[data-view="class"]', "aria-selected") == "true"
+
+
 def test_mouse_alone(project, serve, visit):
     page = visit(serve(project))
     first, second = (page.locator(".tile").nth(i) for i in (1, 2))

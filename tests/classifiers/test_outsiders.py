@@ -45,7 +45,7 @@ def auroc(shares, outside):
 
 
 def shares_of(support, labels, query):
-    return outsider_shares(support, labels, query, assign_nearest(support, labels, query, n_way=int(labels.max()) + 1))
+    return outsider_shares(support, labels, query, assign_nearest(support, labels, query, n_way=int(labels.max()) + 1).labels)
 
 
 @settings(max_examples=30, deadline=None)
@@ -88,7 +88,7 @@ def test_a_cluster_apart_is_found(draw_episodes, n_shot):
     episodes = draw_episodes(n_episodes=10, n_shot=(n_shot, n_shot, n_shot, 1), n_query=(12, 12, 12, 12), dim=32, spread=0.6)
     insiders = episodes.support_labels < 3
     support, labels = episodes.support[insiders].reshape(10, -1, 32), episodes.support_labels[insiders].reshape(10, -1)
-    shares = outsider_shares(support, labels, episodes.query, assign_map(support, labels, episodes.query, n_way=3))
+    shares = outsider_shares(support, labels, episodes.query, assign_map(support, labels, episodes.query, n_way=3).labels)
     outside = episodes.query_labels == 3
     assert auroc(shares, outside.numpy()) > 0.95
     if n_shot > 1:  # with one label a class the order is right, but a quarter of the queries is too many to be believed
@@ -108,6 +108,26 @@ def test_a_part_of_many_labels_tells_nearly_the_same(monkeypatch):
     whole = shares_of(support, labels, query)
     monkeypatch.setattr("ptmap.classifiers.outsiders.MOST_LEFT_OUT", 30)
     assert (shares_of(support, labels, query) - whole).abs().mean() < 0.1
+
+
+class GaveUpError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("patience", [0, 1, 20])  # in the graph, and in the walks
+def test_who_gives_up_ends_the_work(patience):
+    support, labels, query = random_episode(0, 3, 2, 40)
+    steps = []
+
+    def give_up():
+        steps.append(None)
+        if len(steps) > patience:
+            raise GaveUpError
+
+    found = assign_nearest(support, labels, query, n_way=3).labels
+    with pytest.raises(GaveUpError):
+        outsider_shares(support, labels, query, found, on_step=give_up)
+    assert len(steps) == patience + 1
 
 
 # Real features of validation classes
@@ -139,13 +159,13 @@ def draw_real(real, *, n_shot, n_outside, n_episodes=30):
 @pytest.mark.parametrize(("n_shot", "floor"), [(1, 0.68), (5, 0.76)])
 def test_a_few_real_outsiders_come_first(real, n_shot, floor):
     support, labels, query, found, outside = draw_real(real, n_shot=n_shot, n_outside=15)
-    assert auroc(outsider_shares(support, labels, query, found), outside) > floor
+    assert auroc(outsider_shares(support, labels, query, found.labels), outside) > floor
 
 
 @pytest.mark.parametrize(("n_shot", "floor"), [(1, 0.71), (5, 0.79)])
 def test_many_real_outsiders_come_first(real, n_shot, floor):
     support, labels, query, found, outside = draw_real(real, n_shot=n_shot, n_outside=75)
-    ours = auroc(outsider_shares(support, labels, query, found), outside)
+    ours = auroc(outsider_shares(support, labels, query, found.labels), outside)
     assert ours > floor
     assert ours > auroc(1 - found.plan.amax(dim=-1), outside)
     distances = (query * query).sum(dim=-1) - similarities(query, class_means(support, labels, 5)).amax(dim=-1)
@@ -155,4 +175,4 @@ def test_many_real_outsiders_come_first(real, n_shot, floor):
 @pytest.mark.parametrize(("n_shot", "most"), [(1, 0.09), (5, 0.04)])
 def test_where_all_queries_are_of_known_classes_few_alarms_are_raised(real, n_shot, most):
     support, labels, query, found, _ = draw_real(real, n_shot=n_shot, n_outside=0)
-    assert (outsider_shares(support, labels, query, found) >= 0.5).double().mean() < most
+    assert (outsider_shares(support, labels, query, found.labels) >= 0.5).double().mean() < most

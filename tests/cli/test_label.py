@@ -86,9 +86,11 @@ def features_with_strangers(tmp_path):
 def test_none_of_these(here, features_with_strangers, tmp_path):
     done = here("label", features_with_strangers, "--output", tmp_path / "plain.csv")
     assert "none of these" not in done.stdout
+    assert "Estimated accuracy 1" in done.stdout
     done = here("label", features_with_strangers, "--output", tmp_path / "labels.csv", "--none-of-these")
     assert done.code == 0, done.stderr
     assert "10 images look like none of these classes: they come first when you sort by none_of_these." in done.stdout
+    assert "Estimated accuracy among the named classes 1" in done.stdout
     plain, rows = (list(csv.DictReader((tmp_path / name).read_text().splitlines())) for name in ("plain.csv", "labels.csv"))
     assert list(rows[0]) == [*plain[0], "none_of_these"]
     assert [{**row, "none_of_these": "0"} for row in rows] == [{**row, "none_of_these": "0"} for row in plain]

@@ -94,6 +94,16 @@ def test_what_nobody_named_is_told_from_the_rest(blobs, vectors, hide):
     np.testing.assert_array_equal(everything.none_of_these, 0)
 
 
+def test_the_search_for_strangers_can_be_called_off(blobs, vectors, hide):
+    labels = np.where(blobs.labels == 3, -1, hide(blobs.labels, 4))
+    answer = model.solve(vectors, labels, n_way=3)
+    found = model.find_strangers(vectors, labels, answer)
+    np.testing.assert_array_equal(found, model.solve(vectors, labels, n_way=3, none_of_these=True).none_of_these)
+    asked = []
+    assert model.find_strangers(vectors, labels, answer, cancelled=lambda: len(asked) == 9 or asked.append(None)) is None
+    assert len(asked) == 9  # often enough, and not once more
+
+
 def test_signed_features_go_without_a_power_and_it_is_said(blobs):
     signed = model.prepare(blobs.features - 1)
     assert "power" not in str(signed.pipeline)

@@ -70,6 +70,69 @@ def test_features_without_pictures(tmp_path, blobs, hide, encoder):
     assert "<span>row 5</span>" in build_report(outcome) or "row 5" in build_report(outcome)
 
 
+@pytest.fixture
+def label_blobs(tmp_path, blobs, hide):
+    """The outcome of four labels each of some of the classes."""
+
+    def label(*, n_named, **options):
+        labels = np.where(blobs.labels < n_named, hide(blobs.labels, 4), -1)
+        np.savez(tmp_path / "f.npz", features=blobs.features, labels=labels, class_names=np.array(blobs.class_names))
+        return label_source(open_source(tmp_path / "f.npz", labels=None, extraction=Extraction(backbone="none")), **options)
+
+    return label
+
+
+def strange_part(outcome):
+    """What the report shows of images of no class: their places, labels and probabilities, in order."""
+    page = build_report(outcome)
+    if "Perhaps none of these" not in page:
+        return None
+    checker = Checker()
+    checker.feed(page)
+    assert not checker.wrong
+    part = page.split("<h2>Perhaps none of these</h2>")[1].split("</section>")[0]
+    return part, re.findall(r'<figure title="row (\d+) · ([^·]+) · none of these: ([\d.]+)%">', part)
+
+
+def test_images_of_no_class_are_shown_the_most_probable_first(label_blobs, monkeypatch):
+    outcome = label_blobs(n_named=3, none_of_these=True)
+    part, shown = strange_part(outcome)
+    assert len(shown) == outcome.summary()["none_of_these"] > 20
+    assert "are shown." not in part
+    places = [int(place) for place, _, _ in shown]
+    assert [label for _, label, _ in shown] == [outcome.rows[place].label for place in places]
+    assert [float(share) for _, _, share in shown] == pytest.approx([100 * outcome.none_of_these[place] for place in places])
+    exact = [outcome.answer.none_of_these[place] for place in places]
+    assert exact == sorted(exact, reverse=True)
+    monkeypatch.setattr("ptmap.labeling.report.MOST_STRANGERS", 5)
+    part, few = strange_part(outcome)
+    assert few == shown[:5]
+    assert f"5 of {len(shown)} are shown." in part
+
+
+def test_who_did_not_ask_for_images_of_no_class_reads_nothing_of_them(label_blobs):
+    outcome = label_blobs(n_named=3)
+    assert strange_part(outcome) is None
+    assert "named classes" not in build_report(outcome) + outcome.describe()
+
+
+def test_no_image_of_no_class_is_one_line(label_blobs):
+    outcome = label_blobs(n_named=4, none_of_these=True)
+    assert strange_part(outcome) == ('<p class="note">No image looks like none of these classes.</p>', [])
+    assert "named classes" not in build_report(outcome) + outcome.describe()
+
+
+def test_among_images_of_no_class_the_estimate_is_about_the_named(label_blobs):
+    outcome = label_blobs(n_named=3, none_of_these=True)
+    assert "Estimated accuracy among the named classes" in outcome.describe()
+    assert re.search(r"estimated accuracy, \d+% to \d+%, among the named classes", build_report(outcome))
+
+
+def test_a_label_left_out_stays_so_among_images_of_no_class(label_blobs):
+    _, shown = strange_part(label_blobs(n_named=3, none_of_these=True, abstain=1.0))
+    assert {label for _, label, _ in shown} == {"left out"}
+
+
 def test_the_confusion_is_that_of_scikit_learn(tmp_path, make_blobs, hide, encoder):
     blobs = make_blobs(spread=3.0)
     labels = hide(blobs.labels, 2)

@@ -27,6 +27,14 @@ def settle(session, seconds=20):
     return session.state
 
 
+def search(session, seconds=20):
+    until = time.monotonic() + seconds
+    while not session.state.searched:
+        assert time.monotonic() < until, "the search for images of no class never ended"
+        time.sleep(0.02)
+    return session.state
+
+
 def test_a_decision_is_in_the_journal_and_in_the_answer(session):
     state = session.decide([50, 51], "c1")
     assert {item: decided.origin for item, decided in state.given.items() if item in (50, 51)} == {50: "person", 51: "person"}
@@ -60,7 +68,7 @@ def test_undo_goes_back_and_says_what_to(session):
     assert items == [50, 60]
     assert 50 not in state.given
     assert (settle(session).answer.labels == before).all()
-    version = session.state.version
+    version = search(session).version
     assert session.undo()[1] == []  # imported labels stay
     assert session.state.version == version
 
@@ -84,6 +92,58 @@ def test_the_state_for_the_page(session, blobs):
     assert found["marks"].count("2") == 8
     assert found["labels"][50] == 1
     assert all(0 <= share <= 1000 for share in found["confidence"])
+
+
+@pytest.fixture
+def session_with_strangers(make_project, blobs):
+    """Two labels each of c0, c1 and c2; c3, items 90 to 119, has no name yet."""
+    project = make_project()
+    project.journal.decide({"item-090": None, "item-091": None}, origin="import")
+    made = Session(project)
+    yield made
+    made.close()
+
+
+def test_images_of_no_class_are_those_of_the_command(session_with_strangers):
+    session = session_with_strangers
+    assert session.state.strangers == ()  # the first answer does not wait for them
+    state = search(session)
+    assert state.settled
+    expected = model.solve(session.vectors, state.numbers, n_way=3, none_of_these=True).none_of_these
+    assert dict(state.strangers) == {item: expected[item] for item in np.flatnonzero(expected >= 0.5)}
+    shares = [share for _, share in state.strangers]
+    assert shares == sorted(shares, reverse=True)
+    assert len({item for item, _ in state.strangers} & set(range(90, 120))) > 25
+    found = session.to_dict(state)
+    assert found["searched"]
+    assert found["strangers"] == [(item, round(1000 * share)) for item, share in state.strangers]
+
+
+def test_what_was_labelled_is_no_stranger_and_a_name_for_them_ends_it(session_with_strangers):
+    session = session_with_strangers
+    before = search(session).strangers
+    first, second = before[0][0], before[1][0]
+    state = session.decide([first], "c0")
+    assert not state.searched
+    assert state.strangers == [each for each in before if each[0] != first]  # those of before, until they are found anew
+    assert first not in dict(search(session).strangers)
+    session.decide([first, second], "c3")
+    assert search(session).strangers == []
+    session.decide([item for item in session.state.given if item not in (first, second)], None)
+    assert session.state.strangers == []  # one class is left: there is no answer to doubt
+    assert search(session).strangers == ()
+
+
+def test_a_decision_calls_the_search_off(session_with_strangers, monkeypatch):
+    session = session_with_strangers
+    search(session)
+    monkeypatch.setattr("ptmap.classifiers.outsiders.N_STEPS", 10**9)  # a search that takes for ever
+    for item in (50, 51):
+        session.decide([item], "c1")
+        state = settle(session)  # does not wait for the search of before
+        assert item in state.given
+        assert not state.searched
+        assert state.strangers  # those of before
 
 
 def test_from_nothing(make_project):

@@ -1,5 +1,6 @@
 """The graph that joins rows to their nearest, for episodes of any size: products are taken block by block, and what is kept is sparse."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -15,13 +16,14 @@ class Nearest(NamedTuple):
     rows: Tensor
 
 
-def find_nearest(x: Tensor, k: int, *, of: Tensor | None = None) -> Nearest:
+def find_nearest(x: Tensor, k: int, *, of: Tensor | None = None, on_step: Callable[[], None] = lambda: None) -> Nearest:
     """The k rows that are nearest to each by cosine, itself left out, (E, N, D) unit vectors -> (E, n, k).
 
     Args:
         x: The rows.
         k: At most N - 1.
         of: Numbers of the rows that are asked about, (n,); all by default.
+        on_step: Called now and then; what it raises ends the search.
 
     >>> find_nearest(torch.tensor([[[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]]]), 1).rows.tolist()
     [[[2], [2], [1]]]
@@ -29,6 +31,7 @@ def find_nearest(x: Tensor, k: int, *, of: Tensor | None = None) -> Nearest:
     asked = torch.arange(x.shape[1], device=x.device) if of is None else of
     found = []
     for first in range(0, len(asked), ROWS_AT_ONCE):
+        on_step()
         block = asked[first : first + ROWS_AT_ONCE]
         near = x[:, block] @ x.mT
         near[:, torch.arange(len(block), device=x.device), block] = -torch.inf

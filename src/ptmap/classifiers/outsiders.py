@@ -15,12 +15,13 @@ With one label a class no label can be left out: the middle of all queries stand
 there are many outsiders their probabilities are too low. Their order is what to trust.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from ptmap.classifiers.assignment import Assignment, one_hot, prepare_episode
+from ptmap.classifiers.assignment import one_hot, prepare_episode
 from ptmap.classifiers.neighbors import find_nearest, join_nearest
 
 # Chosen on validation classes of two feature families (CIFAR-FS val in a WRN, CUB val in EfficientNet-Lite0).
@@ -42,8 +43,10 @@ N_ROUNDS = 30  # of the estimate of how many outsiders there are
 UNMET = 1e-9  # of the labels, for a query that no walk reaches
 
 
-def outsider_shares(support: Tensor, support_labels: Tensor, query: Tensor, found: Assignment) -> Tensor:
-    """Probability that a query belongs to no class of the support, (E, S, D), (E, S) and (E, Q, D) -> (E, Q).
+def outsider_shares(
+    support: Tensor, support_labels: Tensor, query: Tensor, found: Tensor, *, on_step: Callable[[], None] = lambda: None
+) -> Tensor:
+    """Probability that a query belongs to no class of the support, (E, S, D), (E, S), (E, Q, D) and (E, Q) -> (E, Q).
 
     With a single class there is no other that could play the outsider: all are 0.
 
@@ -51,7 +54,8 @@ def outsider_shares(support: Tensor, support_labels: Tensor, query: Tensor, foun
         support: As the classifier had it.
         support_labels: Class numbers.
         query: As the classifier had it.
-        found: What the classifier answered.
+        found: Class numbers that the classifier found for the queries.
+        on_step: Called many times on the way; what it raises ends the work.
 
     >>> import torch
     >>> from ptmap.classifiers import assign_nearest
@@ -59,15 +63,15 @@ def outsider_shares(support: Tensor, support_labels: Tensor, query: Tensor, foun
     >>> x = torch.eye(3).repeat_interleave(12, dim=0) + 0.1 * noise  # twelve rows each of three classes
     >>> support, labels = x[:, [0, 1, 2, 12, 13, 14]], torch.tensor([[0, 0, 0, 1, 1, 1]])  # and two of them have labels
     >>> query = x[:, [10, 11, 22, 23, 32, 33, 34, 35]]
-    >>> shares = outsider_shares(support, labels, query, assign_nearest(support, labels, query, n_way=2))
+    >>> shares = outsider_shares(support, labels, query, assign_nearest(support, labels, query, n_way=2).labels)
     >>> (shares > 0.5).int().tolist()
     [[0, 0, 0, 0, 1, 1, 1, 1]]
     """
-    n_way = found.plan.shape[-1]
+    n_way = int(support_labels.max()) + 1  # each has a label
     prepare_episode(support, support_labels, query, n_way)
     if n_way == 1:
         return query.new_zeros(query.shape[:2])
-    insiders, asked, outsiders, met = _meetings(support, support_labels, query, found.labels, n_way)
+    insiders, asked, outsiders, met = _meetings(support, support_labels, query, found, n_way, on_step)
     apart, wide = _middle_and_spread(outsiders), _middle_and_spread(met)
     spread = torch.minimum(NARROWER * apart.spread, wide.spread).clamp(LEAST_SPREAD, MOST_SPREAD)
     insiders = torch.maximum(insiders, wide.middle - FARTHEST * spread)
@@ -101,7 +105,9 @@ def _middle_and_spread(x: Tensor) -> _Normal:
     return _Normal(middle, (high - low) / 2)
 
 
-def _meetings(support: Tensor, support_labels: Tensor, query: Tensor, labels: Tensor, n_way: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _meetings(
+    support: Tensor, support_labels: Tensor, query: Tensor, labels: Tensor, n_way: int, on_step: Callable[[], None]
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Logarithms of how much of the labels is met; what is left out is made up for by the other labels of its class, or other classes.
 
     By labelled rows without their own label, (E, R), and which of them share their class with another, (E, R); by
@@ -116,7 +122,8 @@ def _meetings(support: Tensor, support_labels: Tensor, query: Tensor, labels: Te
     starts[:, :n_support, :n_way] = members
     starts[:, left_out, n_way:] = torch.eye(len(left_out), dtype=x.dtype, device=x.device)
     n_neighbors = x.shape[1] // (n_way + 1)  # rows of a class if all are equally large and the outsiders are one more
-    ends = _walk(x, starts, n_neighbors=min(max(n_neighbors, LEAST_NEIGHBORS), MOST_NEIGHBORS, x.shape[1] - 1))
+    n_neighbors = min(max(n_neighbors, LEAST_NEIGHBORS), MOST_NEIGHBORS, x.shape[1] - 1)
+    ends = _walk(x, starts, n_neighbors=n_neighbors, on_step=on_step)
     of_rows, of_queries = ends[:, left_out, :n_way], ends[:, n_support:, :n_way]
     own = ends[:, left_out, n_way:].diagonal(dim1=1, dim2=2)
     classes = members[:, left_out]
@@ -128,14 +135,15 @@ def _meetings(support: Tensor, support_labels: Tensor, query: Tensor, labels: Te
     return insiders, (shots > 1).to(met), outsiders, met
 
 
-def _walk(x: Tensor, starts: Tensor, *, n_neighbors: int) -> Tensor:
+def _walk(x: Tensor, starts: Tensor, *, n_neighbors: int, on_step: Callable[[], None]) -> Tensor:
     """Where walks that start from rows end, (E, N, D) unit vectors and (E, N, C) masses -> (E, N, C).
 
     A step leads along the graph of nearest rows, see `neighbors.join_nearest`.
     """
-    step = join_nearest(find_nearest(x, n_neighbors))
+    step = join_nearest(find_nearest(x, n_neighbors, on_step=on_step))
     start = starts.reshape(len(step), -1)
     ends = start
     for _ in range(N_STEPS):
+        on_step()
         ends = DECAY * torch.sparse.mm(step, ends) + (1 - DECAY) * start
     return ends.reshape(starts.shape)

@@ -1,6 +1,6 @@
 """The one place where the labelling's classifier is chosen: vectors and a few labels in, an Answer for all of them out."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
@@ -111,24 +111,58 @@ def solve(vectors: Vectors, labels: NDArray[np.int64], *, n_way: int, none_of_th
         none_of_these: Whether to find out which items belong to none of them.
     """
     with one_thread():
-        return _solve(vectors, labels, n_way, none_of_these)
+        answer = _solve(vectors, labels, n_way)
+    return replace(answer, none_of_these=find_strangers(vectors, labels, answer)) if none_of_these else answer
 
 
-def _solve(vectors: Vectors, labels: NDArray[np.int64], n_way: int, none_of_these: bool) -> Answer:
+def _solve(vectors: Vectors, labels: NDArray[np.int64], n_way: int) -> Answer:
     known, members = _known(vectors, labels, n_way)
     x, n_query = vectors.x, int((~known).sum())
-    strangers = torch.zeros(len(known)) if none_of_these else None
     if n_query == 0:
-        means, lam = _class_means(x, members), LAM_WITHOUT_QUERIES
-        return _answer(vectors, known, members, members[:0], means, torch.zeros(n_way), lam, strangers)
+        return _answer(vectors, known, members, members[:0], _class_means(x, members), torch.zeros(n_way), LAM_WITHOUT_QUERIES)
     # With fewer unlabelled items than classes there are no class sizes to speak of.
     rule = RULE if n_query >= n_way else {**RULE, "proportions": "free"}
     settings = paper_settings(int(members.sum(dim=0).median())) | rule
     episode = x[known][None], torch.as_tensor(labels)[known][None], x[~known][None]
     found = assign_map(*episode, n_way=n_way, wide=vectors.beside_neighbors(known, n_way), **settings)
-    if strangers is not None:
-        strangers[~known] = outsider_shares(*episode, found)[0]
-    return _answer(vectors, known, members, found.plan[0], found.prototypes[0], found.biases[0], float(found.lam[0]), strangers)
+    return _answer(vectors, known, members, found.plan[0], found.prototypes[0], found.biases[0], float(found.lam[0]))
+
+
+class _CancelledError(Exception):
+    """The way out of a search that nobody waits for any more."""
+
+
+def find_strangers(
+    vectors: Vectors, labels: NDArray[np.int64], answer: Answer, *, cancelled: Callable[[], bool] = lambda: False
+) -> NDArray[np.float32] | None:
+    """How probable it is that an item belongs to no class, (N,): 0 with a label.
+
+    Among a few thousand items this costs as much as `solve`; then it grows with the square of their number.
+
+    Args:
+        vectors: Of all items.
+        labels: As in `solve`.
+        answer: What `solve` answered.
+        cancelled: Asked many times on the way; where it says yes, the result is None.
+    """
+    known = torch.as_tensor(labels >= 0)
+    shares = torch.zeros(len(known))
+    if known.all():
+        return shares.numpy()
+
+    def go_on() -> None:
+        if cancelled():
+            raise _CancelledError
+
+    x, found = vectors.x, torch.as_tensor(answer.labels)
+    try:
+        with one_thread():
+            shares[~known] = outsider_shares(
+                x[known][None], torch.as_tensor(labels)[known][None], x[~known][None], found[~known][None], on_step=go_on
+            )[0]
+    except _CancelledError:
+        return None
+    return shares.numpy()
 
 
 def solve_again(vectors: Vectors, labels: NDArray[np.int64], *, start: Answer, columns: Sequence[int]) -> Answer:
@@ -199,7 +233,6 @@ def _answer(
     prototypes: Tensor,
     biases: Tensor,
     lam: float,
-    strangers: Tensor | None,
 ) -> Answer:
     """The answer with its trace, from the shares of the unlabelled items."""
     shares = torch.empty(len(known), members.shape[1])
@@ -207,4 +240,4 @@ def _answer(
     scores = lam * similarities(vectors.x[None], _class_means(vectors.x, shares)[None])[0]
     logits = (scores + biases).log_softmax(dim=-1)
     logits[~known] = plan.float().clamp_min(TINY).log()
-    return Answer(shares.numpy(), prototypes, biases, lam, Trace(logits, scores), None if strangers is None else strangers.numpy())
+    return Answer(shares.numpy(), prototypes, biases, lam, Trace(logits, scores))

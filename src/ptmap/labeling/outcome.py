@@ -15,10 +15,9 @@ from ptmap.labeling import model
 from ptmap.labeling.accuracy import Estimate, estimate_accuracy, wilson
 from ptmap.labeling.given import check_enough
 from ptmap.labeling.sources import Source
-from ptmap.labeling.suggestions import DOUBTFUL, advise, suggest
+from ptmap.labeling.suggestions import DOUBTFUL, advise, list_strangers, suggest
 from ptmap.labeling.table import MODEL, LabelRow, number_classes, tabulate
 
-STRANGE = 0.5  # probability of belonging to no class from which on it is said of an image
 WORTH_SAYING = 0.03  # difference between the estimate and the plain share of hidden labels that came back right
 
 
@@ -61,6 +60,12 @@ class Outcome:
         shares = self.answer.none_of_these
         return None if shares is None else [round(float(share), 3) for share in shares[: self.source.n_listed]]
 
+    @property
+    def strangers(self) -> list[int]:
+        """Listed items that look like none of the classes, the most probable first; none where it was not asked for."""
+        shares = self.answer.none_of_these
+        return [] if shares is None else sorted(list_strangers(self.none_of_these or []), key=lambda item: -float(shares[item]))
+
     def suggest(self, n: int) -> list[int]:
         """The items to label next."""
         found = suggest(self.vectors, self.numbers, self.answer, n=n + len(self.numbers) - self.source.n_listed)
@@ -95,20 +100,19 @@ class Outcome:
         if "none_of_these" in found:
             lines.append(describe_strangers(found["none_of_these"]))
         if self.estimate is not None:
-            lines.append(describe_estimate(self.estimate))
+            lines.append(describe_estimate(self.estimate, among_strangers=bool(self.strangers)))
         return "\n".join([*lines, self.advice])
 
     def summary(self) -> dict[str, Any]:
         """Counts and settings, for JSON."""
         by_model = [row for row in self.rows if row.origin == MODEL or not row.origin]
-        shares = self.none_of_these
         return {
             "images": len(self.rows),
             "given": len(self.rows) - len(by_model),
             "labelled": sum(row.origin == MODEL for row in self.rows),
             "left_out": sum(not row.label for row in self.rows),
             "doubtful": sum(row.confidence < DOUBTFUL for row in by_model),
-            **({} if shares is None else {"none_of_these": sum(share >= STRANGE for share in shares)}),
+            **({} if self.none_of_these is None else {"none_of_these": len(self.strangers)}),
             "classes": dict(sorted(Counter(row.label for row in self.rows if row.label).items())),
             "estimated_accuracy": None if self.estimate is None else self.estimate._asdict(),
             "advice": self.advice,
@@ -169,13 +173,22 @@ def describe_strangers(n: int) -> str:
     return f"{n:,} {words[0]} like none of these classes: {words[1]} first when you sort by none_of_these."
 
 
-def describe_estimate(estimate: Estimate) -> str:
-    """One line: how many labels found are right, and how that is known."""
+def describe_estimate(estimate: Estimate, *, among_strangers: bool = False) -> str:
+    """One line: how many labels found are right, and how that is known.
+
+    Args:
+        estimate: Of the labels found.
+        among_strangers: Whether there are images of no class, of which hidden labels can tell nothing.
+
+    >>> describe_estimate(Estimate(9, 10, 0.9, 0.6, 0.98), among_strangers=True)
+    'Estimated accuracy among the named classes 90% (95 % interval 60% to 98%): 9 of your 10 labels came back right when hidden.'
+    """
+    about = "Estimated accuracy among the named classes" if among_strangers else "Estimated accuracy"
     words = f"{estimate.n_right} of your {estimate.n_hidden} labels came back right when hidden"
     difference = estimate.accuracy - estimate.n_right / estimate.n_hidden
     if abs(difference) >= WORTH_SAYING:
         words += f"; they are {'harder' if difference > 0 else 'easier'} than the rest, which is reckoned with"
-    return f"Estimated accuracy {estimate.accuracy:.0%} (95 % interval {estimate.low:.0%} to {estimate.high:.0%}): {words}."
+    return f"{about} {estimate.accuracy:.0%} (95 % interval {estimate.low:.0%} to {estimate.high:.0%}): {words}."
 
 
 def describe_score(score: Score) -> str:

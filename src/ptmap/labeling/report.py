@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ptmap import __version__
 from ptmap.errors import PtmapError
 from ptmap.labeling.collection import Collection
-from ptmap.labeling.outcome import Outcome, Score
+from ptmap.labeling.outcome import Outcome, Score, describe_strangers
 from ptmap.labeling.scatter import color, draw_map, project_plane
 from ptmap.labeling.table import MODEL
 from ptmap.labeling.thumbnails import make_thumbnail
@@ -25,6 +25,7 @@ PART = re.compile(r"\{\{(\w+)\}\}")  # all in one go: a class may be called {{ma
 SIDE = 96  # pixels of a picture: 48 on a fine screen, about 2 kB
 SHOWN = 6  # least certain and most certain images of each class
 MOST_CLASSES = 200  # of which pictures are shown
+MOST_STRANGERS = 36  # images shown that look like no class
 MOST_CONFUSED = 40  # classes up to which the matrix is drawn
 
 
@@ -49,6 +50,7 @@ def build_report(outcome: Outcome, truth: Mapping[int, str] | None = None) -> st
         "map": _map(outcome),
         "proportions": _proportions(outcome, score),
         "confusion": "" if score is None else _confusion(outcome, score),
+        "strangers": _strangers(outcome),
         "classes": _classes(outcome, truth or {}),
         "settings": _settings(outcome),
         "written": f"ptmap {__version__}, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
@@ -67,9 +69,12 @@ def _facts(outcome: Outcome, score: Score | None) -> str:
     if found["left_out"]:
         facts.append((f"{found['left_out']:,}", "left out as too doubtful"))
     facts.append((f"{found['doubtful']:,}", "doubtful"))
+    if outcome.strangers:
+        facts.append((f"{len(outcome.strangers):,}", "perhaps none of these"))
     if outcome.estimate is not None:
         estimate = outcome.estimate
-        facts.append((f"{estimate.accuracy:.0%}", f"estimated accuracy, {estimate.low:.0%} to {estimate.high:.0%}, from your own labels"))
+        about = "among the named classes" if outcome.strangers else "from your own labels"
+        facts.append((f"{estimate.accuracy:.0%}", f"estimated accuracy, {estimate.low:.0%} to {estimate.high:.0%}, {about}"))
     if score is not None:
         facts.append((f"{score.accuracy:.1%}", f"right of {score.n:,} known; nearest class mean {score.n_right_nearest / score.n:.1%}"))
     return "".join(f"<li><b>{_text(number)}</b><span>{_text(words)}</span></li>" for number, words in facts)
@@ -126,6 +131,28 @@ def _cell(n: int, share: float, right: bool) -> str:
     return f'<td class="{"right" if right else "wrong"}" style="--share:{share:.2f}">{n}</td>'
 
 
+def _strangers(outcome: Outcome) -> str:
+    """The images that look like no class, where they were asked for."""
+    shares = outcome.none_of_these
+    if shares is None:
+        return ""
+    strangers, heading = outcome.strangers, "<h2>Perhaps none of these</h2>"
+    if not strangers:
+        return f'<section>{heading}<p class="note">{describe_strangers(0)}</p></section>'
+    note = "Probably of none of the named classes, the most probable first: how probable it is, and the label that each got all the same."
+    if len(strangers) > MOST_STRANGERS:
+        note += f" {MOST_STRANGERS} of {len(strangers):,} are shown."
+    figures = "".join(_stranger(item, outcome, shares[item]) for item in strangers[:MOST_STRANGERS])
+    return f'<section>{heading}<p class="note">{note}</p><div class="strangers">{figures}</div></section>'
+
+
+def _stranger(item: int, outcome: Outcome, share: float) -> str:
+    name, label = outcome.source.collection.names[item], outcome.rows[item].label or "left out"
+    title = f"{name} · {label} · none of these: {share:.1%}"
+    caption = f"<figcaption><b>{share:.0%}</b> {_text(label)}</figcaption>"
+    return f'<figure title="{_text(title)}">{_shown(outcome.source.collection, item)}{caption}</figure>'
+
+
 def _classes(outcome: Outcome, truth: Mapping[int, str]) -> str:
     labels, shares = outcome.answer.labels, outcome.answer.shares.max(axis=1)
     by_model = np.array([row.origin == MODEL or not row.origin for row in outcome.rows])
@@ -152,9 +179,14 @@ def _figure(item: int, outcome: Outcome, share: float, true: str | None) -> str:
     name = collection.names[item]
     wrong = true is not None and true != outcome.class_names[outcome.answer.labels[item]]
     title = f"{name} · {share:.1%}" + (f" · truth: {true}" if wrong else "")
-    picture = _picture(collection, item)
-    shown = f'<img alt="{_text(name)}" src="{picture}">' if picture else f"<span>{_text(name)}</span>"
+    shown = _shown(collection, item)
     return f'<figure{" class=wrong" if wrong else ""} title="{_text(title)}">{shown}<figcaption>{share:.0%}</figcaption></figure>'
+
+
+def _shown(collection: Collection, item: int) -> str:
+    """The picture, or its name where there is none."""
+    name, picture = _text(collection.names[item]), _picture(collection, item)
+    return f'<img alt="{name}" src="{picture}">' if picture else f"<span>{name}</span>"
 
 
 def _picture(collection: Collection, item: int) -> str:

@@ -2,12 +2,14 @@
 
 A decision is written to the journal first. Then two answers follow: a quick one from the centers of the
 last, before the call returns, and, once the person pauses, a thorough one in the background, the same
-that `ptmap label` gives. With it come the estimate of accuracy and what to label next.
+that `ptmap label` gives. With it come the estimate of accuracy and what to label next. Last, while that is
+looked at, the images are found that belong to no class; until then those found before are shown.
 """
 
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +21,7 @@ from ptmap.labeling.accuracy import Estimate, estimate_accuracy
 from ptmap.labeling.given import check_label
 from ptmap.labeling.journal import Decided, ModelLabel
 from ptmap.labeling.project import Project
-from ptmap.labeling.suggestions import DOUBTFUL, advise, suggest
+from ptmap.labeling.suggestions import DOUBTFUL, advise, list_strangers, suggest
 from ptmap.labeling.table import IMPORT, PERSON, LabelRow, tabulate
 
 PAUSE = 0.35  # seconds without a decision before the thorough answer is computed
@@ -39,9 +41,11 @@ class State:
     active: tuple[str, ...]  # those with a label, in the same order: the columns of the answer
     numbers: NDArray[np.int64]  # (N,) place in `active`, -1 where unlabelled
     answer: model.Answer | None
-    settled: bool = False
+    settled: bool = False  # the answer is the thorough one
+    searched: bool = False  # and the strangers are those of this answer: nothing more will come
     estimate: Estimate | None = None
     suggested: Sequence[int] = ()
+    strangers: Sequence[tuple[int, float]] = ()  # items that probably belong to no class, and how probably; the most probable first
     changed: Sequence[int] = field(default=())  # items whose label the last decision changed besides those decided
 
 
@@ -169,8 +173,12 @@ class Session:
                 found = model.solve_again(self.vectors, numbers, start=answer.answer, columns=columns)
                 old, new = np.array(answer.active)[answer.answer.labels], np.array(active)[found.labels]
                 changed = [item for item in np.flatnonzero(old != new).tolist() if given.get(item) == answer.given.get(item)]
-        estimate, suggested = (None, ()) if answer is None else (answer.estimate, [item for item in answer.suggested if item not in given])
-        return State(version, given, class_names, active, numbers, found, False, estimate, suggested, changed)
+        state = State(version, given, class_names, active, numbers, found, changed=changed)
+        if answer is None:
+            return state
+        suggested = [item for item in answer.suggested if item not in given]
+        strangers = [(item, share) for item, share in answer.strangers if item not in given and found is not None]
+        return replace(state, estimate=answer.estimate, suggested=suggested, strangers=strangers)
 
     def _solve(self, state: State) -> State:
         """The same state with the thorough answer."""
@@ -181,10 +189,7 @@ class Session:
     def _settle(self, state: State) -> State:
         """The state with the thorough answer, the estimate and suggestions; unsettled where a decision came in between."""
         state = self._solve(state)
-
-        def outdated() -> bool:
-            return self._stop.is_set() or self._state.version != state.version
-
+        outdated = partial(self._outdated, state)
         estimate = None
         if state.answer is not None:
             estimate = estimate_accuracy(self.vectors, state.numbers, n_way=len(state.active), cancelled=outdated)
@@ -192,6 +197,18 @@ class Session:
             return state
         suggested = suggest(self.vectors, state.numbers, state.answer, n=N_SUGGESTED)
         return replace(state, settled=True, estimate=estimate, suggested=suggested)
+
+    def _search(self, state: State) -> State:
+        """The settled state with the items that belong to no class; not searched where a decision came in between."""
+        if state.answer is None:
+            return replace(state, searched=True, strangers=())
+        shares = model.find_strangers(self.vectors, state.numbers, state.answer, cancelled=partial(self._outdated, state))
+        if shares is None:
+            return state
+        return replace(state, searched=True, strangers=[(item, float(shares[item])) for item in list_strangers(shares)])
+
+    def _outdated(self, state: State) -> bool:
+        return self._stop.is_set() or self._state.version != state.version
 
     def _work(self) -> None:
         while True:
@@ -203,8 +220,13 @@ class Session:
                 return
             state = self._settle(self._state)
             with self._lock:
-                if state.settled and self._state.version == state.version:
-                    self._keep(state)
+                if not state.settled or self._outdated(state):
+                    continue
+                self._keep(state)
+                state = self._state = replace(state, version=state.version + 1)
+            state = self._search(state)
+            with self._lock:
+                if state.searched and not self._outdated(state):
                     self._state = replace(state, version=state.version + 1)
 
     def _keep(self, state: State) -> None:
@@ -236,12 +258,14 @@ class Session:
         return {
             "version": state.version,
             "settled": state.settled,
+            "searched": state.searched,
             "classes": list(state.class_names),
             "labels": labels.tolist(),
             "confidence": confidence.tolist(),
             "marks": marks.decode(),
             "changed": list(state.changed),
             "suggested": [int(item) for item in state.suggested],
+            "strangers": [(item, round(PERMILLE * share)) for item, share in state.strangers],
             "doubtful_below": round(PERMILLE * DOUBTFUL),
             "estimate": None if estimate is None else estimate._asdict(),
             "advice": advise(state.answer, state.numbers, estimate),

@@ -1,5 +1,7 @@
 """What to label next, and whether it is worth it."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,6 +12,7 @@ LEAST_DOUBT = 0.02  # even a sure image counts a little, so that regions without
 GOOD_ENOUGH = 0.95  # of the hidden labels right, by the lower end of the interval
 TELLING = 50  # hidden labels from which on the interval is narrow enough to go by
 DOUBTFUL = 0.9  # confidence below which a label counts as doubtful
+STRANGE = 0.5  # probability of belonging to no class from which on it is said of an image
 
 
 def suggest(vectors: Vectors, labels: NDArray[np.int64], answer: Answer | None, *, n: int) -> list[int]:
@@ -42,6 +45,17 @@ def suggest(vectors: Vectors, labels: NDArray[np.int64], answer: Answer | None, 
         chosen.append(best)
         nearest = np.maximum(nearest, x @ x[best])
     return chosen
+
+
+def list_strangers(none_of_these: Sequence[float] | NDArray[np.floating]) -> list[int]:
+    """The items that look like none of the classes, the most probable first.
+
+    >>> list_strangers([0.0, 0.5, 0.2, 0.9, 0.5])
+    [3, 1, 4]
+    """
+    shares = np.asarray(none_of_these)
+    order = np.argsort(-shares, kind="stable")
+    return [int(item) for item in order[shares[order] >= STRANGE]]
 
 
 def advise(answer: Answer | None, labels: NDArray[np.int64], estimate: Estimate | None) -> str:

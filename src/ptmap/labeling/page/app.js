@@ -4,7 +4,7 @@ import * as api from "./api.js";
 import { confirm, labelAs, poll, removeLabels, setState, trouble, undo } from "./decisions.js";
 import { candidatesInSight, focus, grid, inspect, pinnedSection, relayout, resize, sectionInSight, whenChosen } from "./display.js";
 import { $, Palette, toast } from "./panels.js";
-import { VIEWS, acting, largePicture, page } from "./shared.js";
+import { acting, largePicture, page, views } from "./shared.js";
 
 const ABOVE = 12; // pixels above the first row of a section that was gone to
 
@@ -86,7 +86,7 @@ const KEYS = {
   u: undo,
   l: openPalette,
   0: openPalette,
-  v: () => setView(VIEWS[(VIEWS.indexOf(page.view) + 1) % VIEWS.length]),
+  v: () => setView(views()[(views().indexOf(page.view) + 1) % views().length]),
   "/": () => $("filter").focus(),
   "?": () => $("help").showModal(),
   o: lightbox,
@@ -145,6 +145,7 @@ $("picture-button").addEventListener("click", lightbox);
 $("lightbox").addEventListener("click", () => $("lightbox").close());
 $("filter").addEventListener("input", (event) => setFilter(event.target.value));
 for (const tab of document.querySelectorAll("[data-view]")) tab.addEventListener("click", () => setView(tab.dataset.view));
+$("strange").addEventListener("click", () => setView("strange"));
 new ResizeObserver(() => page.layout && relayout()).observe($("grid"));
 
 // ---- the beginning
@@ -158,7 +159,7 @@ try {
   relayout();
   focus(page.layout.order[0]);
   $("grid").focus({ preventScroll: true });
-  if (!page.state.settled) poll();
+  if (!page.state.searched) poll();
 } catch (error) {
   trouble(error.message);
 }

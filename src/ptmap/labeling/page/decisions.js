@@ -5,7 +5,7 @@ import { focus, grid, relayout } from "./display.js";
 import { $, toast } from "./panels.js";
 import { acting, className, mine, page } from "./shared.js";
 
-const POLL = 450; // milliseconds between looks for the thorough answer
+const POLL = 450; // milliseconds between looks for what takes longer: the thorough answer, then the images of no class
 
 let queue = Promise.resolve();
 let pending = 0;
@@ -108,6 +108,7 @@ function submit(send, then) {
 export function setState(answer) {
   received = answer;
   page.state = { ...answer, classes: [...answer.classes], labels: [...answer.labels], confidence: [...answer.confidence], marks: [...answer.marks] };
+  page.state.strangers = new Map(answer.strangers); // item: thousandths
   $("grid").setAttribute("aria-busy", String(!answer.settled));
 }
 
@@ -117,7 +118,7 @@ function receive(answer) {
   page.changed = new Set(answer.changed);
   relayout();
   clearTimeout(polling);
-  if (!answer.settled) polling = setTimeout(poll, POLL);
+  if (!answer.searched) polling = setTimeout(poll, POLL);
 }
 
 export async function poll() {

@@ -3,9 +3,9 @@
 import * as api from "./api.js";
 import { Grid } from "./grid.js";
 import { Layout } from "./layout.js";
-import { $, color, percent, showCandidates, showClasses, showHistory, showInspector, showProgress } from "./panels.js";
+import { $, color, percent, showCandidates, showClasses, showHistory, showInspector, showProgress, showStrangers } from "./panels.js";
 import { sections } from "./sections.js";
-import { acting, className, doubtful, largePicture, mine, page, picture } from "./shared.js";
+import { acting, className, doubtful, largePicture, mine, page, picture, strangers } from "./shared.js";
 
 const SIZES = [72, 88, 112, 144, 192];
 const DETAILS = 90; // milliseconds of rest before the candidates of an image are asked for
@@ -28,7 +28,8 @@ export const sectionInSight = () => page.layout.sectionOf(page.focused) ?? curre
 function describe(item) {
   const { state, project } = page;
   const label = className(item);
-  const who = { 1: "your label", 2: "given label" }[state.marks[item]] ?? (label ? `${percent(state.confidence[item])} sure` : "");
+  const sure = state.strangers.has(item) ? `if any; ${percent(state.strangers.get(item))} none of these` : `${percent(state.confidence[item])} sure`;
+  const who = { 1: "your label", 2: "given label" }[state.marks[item]] ?? (label ? sure : "");
   return {
     name: project.names[item],
     picture: picture(item),
@@ -63,6 +64,7 @@ export function relayout({ keep } = {}) {
 function emptyWords() {
   if (page.filter) return `Nothing matches “${page.filter}”.`;
   if (page.view === "yours") return "You have not labelled anything yet.";
+  if (page.view === "strange") return "No image looks like none of the classes.";
   return "Nothing is doubtful. Look through the classes, or download the CSV.";
 }
 
@@ -78,11 +80,13 @@ function showAround() {
     counts[state.labels[item]].all++;
     if (doubtful(item)) counts[state.labels[item]].doubtful++;
   });
-  showProgress(tally, project.names.length, state.estimate, state.advice);
+  const nStrange = strangers().length;
+  showProgress(tally, project.names.length, state.estimate, state.advice, nStrange > 0);
+  showStrangers(nStrange, page.view === "strange");
   showClasses(state.classes, counts, { current: current?.number, onPick: on.goToClass });
   for (const tab of document.querySelectorAll("[data-view]")) {
     tab.setAttribute("aria-selected", tab.dataset.view === page.view);
-    tab.tabIndex = tab.dataset.view === page.view ? 0 : -1;
+    tab.tabIndex = tab.dataset.view === (page.view === "strange" ? "class" : page.view) ? 0 : -1;
   }
   inspect();
 }

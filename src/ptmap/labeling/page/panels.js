@@ -21,18 +21,19 @@ export function swatch(number) {
 
 export const percent = (permille) => `${Math.round(permille / 10)} %`;
 
-export function showProgress(tally, total, estimate, advice) {
+export function showProgress(tally, total, estimate, advice, amongStrangers) {
   for (const key of ["yours", "sure", "doubtful"]) {
     $(`n-${key}`).textContent = tally[key].toLocaleString("en");
     $("track").querySelector(`.${key}`).style.width = `${(100 * tally[key]) / Math.max(1, total)}%`;
   }
   const [accuracy, low, high] = estimate ? [estimate.accuracy, estimate.low, estimate.high].map((share) => Math.round(100 * share)) : [];
-  $("estimate").replaceChildren(
-    ...(estimate ? [element("span", "wide", `≈ ${accuracy} % right (${low}–${high} %)`), element("span", "narrow", `${low}–${high} % right`)] : []),
-  );
+  const wide = element("span", "wide", `≈ ${accuracy} % `);
+  wide.append(element("span", "about", amongStrangers ? "of the named classes " : ""), `right (${low}–${high} %)`);
+  $("estimate").replaceChildren(...(estimate ? [wide, element("span", "narrow", `${low}–${high} % right`)] : []));
   $("estimate").title = estimate
     ? `${estimate.n_right} of ${estimate.n_hidden} labels came back right when they were hidden and guessed from the others. ` +
-      "Hard ones count less where the rest is easier. After many suggested labels, this errs on the low side."
+      "Hard ones count less where the rest is easier. After many suggested labels, this errs on the low side." +
+      (amongStrangers ? " Of images that are none of these it tells nothing." : "")
     : "";
   $("advice").textContent = advice;
 }
@@ -53,6 +54,16 @@ export function showClasses(classes, counts, { current, onPick }) {
     return row;
   });
   $("classes").replaceChildren(...rows);
+}
+
+export function showStrangers(n, current) {
+  const button = $("strange");
+  button.hidden = n === 0 && !current;
+  button.ariaLabel = `None of these? ${count(n, "image")}`;
+  button.title = `${count(n, "image")} that probably ${n === 1 ? "belongs" : "belong"} to none of the classes (V)`;
+  if (current) button.setAttribute("aria-current", "true");
+  else button.removeAttribute("aria-current");
+  $("n-strange").textContent = n.toLocaleString("en");
 }
 
 export function showInspector({ item, name, picture, selected, note, label, mine, labelled, confirmable }) {

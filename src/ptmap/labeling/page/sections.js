@@ -1,7 +1,7 @@
 // Which images stand together, in which order.
 
 import { color } from "./panels.js";
-import { count, className, doubtful, mine, page } from "./shared.js";
+import { count, className, doubtful, mine, page, strangers } from "./shared.js";
 
 function matches(item) {
   if (!page.filter) return true;
@@ -13,7 +13,7 @@ const byDoubt = (a, b) => page.state.confidence[a] - page.state.confidence[b] ||
 
 export function sections() {
   const items = page.project.names.map((_, item) => item).filter(matches);
-  const found = { class: byClass, check: toCheck, yours: (all) => [section("yours", "Labelled", all.filter(mine), { captions: true })] };
+  const found = { class: byClass, check: toCheck, yours: (all) => [section("yours", "Labelled", all.filter(mine), { captions: true })], strange };
   return found[page.view](items).filter((each) => each.items.length);
 }
 
@@ -25,6 +25,10 @@ function toCheck(items) {
     section("suggested", "Would help most", suggested, { captions: true, note: "doubtful, unlike one another" }),
     section("doubtful", "Doubtful", rest, { captions: true, note: "least certain first" }),
   ];
+}
+
+function strange() {
+  return [section("strange", "None of these?", strangers().filter(matches), { captions: true, note: "the most probable first: select what is alike and name its class" })];
 }
 
 function byClass(items) {

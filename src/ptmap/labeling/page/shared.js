@@ -13,10 +13,13 @@ export const page = {
   changed: new Set(), // whose labels the last answer changed
 };
 
-export const VIEWS = ["class", "check", "yours"];
+// "strange" is gone through only where there is something to see.
+export const views = () => ["class", "check", "yours", ...(strangers().length ? ["strange"] : [])];
 
 export const mine = (item) => page.state.marks[item] !== "0";
 export const doubtful = (item) => !mine(item) && page.state.labels[item] >= 0 && page.state.confidence[item] < page.state.doubtful_below;
+// Images that probably belong to no class, the most probable first.
+export const strangers = () => [...page.state.strangers.keys()].filter((item) => !mine(item));
 export const className = (item) => (page.state.labels[item] < 0 ? "" : page.state.classes[page.state.labels[item]]);
 export const picture = (item) => (page.project.pictures ? `/thumbnail/${item}?v=${page.project.key}` : "");
 export const largePicture = (item) => `/picture/${item}?v=${page.project.key}`;
