@@ -7,6 +7,7 @@ import pytest
 from sklearn.neighbors import NearestCentroid
 
 from ptmap.errors import InputError
+from ptmap.features.embedded import load_embedded
 from ptmap.labeling import model
 
 
@@ -54,6 +55,17 @@ def test_the_neighbourhood_of_many_items_is_found_once(make_blobs, hide):
     some = vectors.subset(np.arange(0, len(labels), 2))
     assert (model.solve(some, labels[::2], n_way=4).labels == kept.labels[::2]).mean() > 0.95
     assert model.prepare(blobs.features[:1000]).neighborhood is None
+
+
+def test_confidences_on_real_features_mean_what_they_say(hide):
+    known = load_embedded()
+    features, truth = known.features[::5], known.labels[::5]  # 20 classes of 40
+    labels = hide(truth, 5)
+    answer = model.solve(model.prepare(features), labels, n_way=20)
+    sure, right = answer.shares[labels < 0].max(axis=1), (answer.labels == truth)[labels < 0]
+    assert abs(sure.mean() - right.mean()) < 0.08  # without calibration it is 0.2 too sure
+    assert right[sure >= 0.9].mean() > 0.85
+    assert answer.temperature > 1.3
 
 
 def test_a_quick_answer_is_close_to_the_thorough_one(blobs, vectors, hide):

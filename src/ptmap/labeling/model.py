@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ptmap.classifiers.assignment import one_hot, similarities, weighted_sums
+from ptmap.classifiers.calibration import leave_one_out_temperature
 from ptmap.classifiers.map import assign_map
 from ptmap.classifiers.outsiders import outsider_shares
 from ptmap.classifiers.smoothing import DENSE_ROWS, MOST_ROWS, Neighborhood, look_around
@@ -56,18 +57,22 @@ class Vectors:
 class Trace:
     """What `solve_again` starts from."""
 
-    logits: Tensor  # (N, W) log shares, of labelled items too, as if they had no label
+    logits: Tensor  # (N, W) log shares before calibration, of labelled items too, as if they had no label
     scores: Tensor  # (N, W) lam times the similarities to the class means by these shares
 
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """For every item its share of every class; those with a label belong to it wholly."""
+    """For every item its share of every class; those with a label belong to it wholly.
+
+    Shares are calibrated: of the items with a share of 0.8, about 80 % belong to the class.
+    """
 
     shares: NDArray[np.float32]  # (N, W), rows sum to 1
     prototypes: Tensor  # (W, D)
     biases: Tensor  # (W,)
     lam: float
+    temperature: float = 1.0  # what the classifier's log shares were divided by
     trace: Trace | None = field(default=None, repr=False)
     none_of_these: NDArray[np.float32] | None = None  # (N,) probability of belonging to no class, 0 with a label; None if not asked for
 
@@ -125,7 +130,8 @@ def _solve(vectors: Vectors, labels: NDArray[np.int64], n_way: int) -> Answer:
     settings = paper_settings(int(members.sum(dim=0).median())) | rule
     episode = x[known][None], torch.as_tensor(labels)[known][None], x[~known][None]
     found = assign_map(*episode, n_way=n_way, wide=vectors.beside_neighbors(known, n_way), **settings)
-    return _answer(vectors, known, members, found.plan[0], found.prototypes[0], found.biases[0], float(found.lam[0]))
+    temperature = float(leave_one_out_temperature(*episode, found)[0])
+    return _answer(vectors, known, members, found.plan[0], found.prototypes[0], found.biases[0], float(found.lam[0]), temperature)
 
 
 class _CancelledError(Exception):
@@ -177,25 +183,30 @@ def solve_again(vectors: Vectors, labels: NDArray[np.int64], *, start: Answer, c
         start: The last answer, perhaps with other classes.
         columns: For each class its number in `start`, -1 for a new one.
     """
-    if start.trace is None:
-        raise InputError("start must be an answer of solve or solve_again.")
+    trace = trace_of(start)
     known, members = _known(vectors, labels, len(columns))
     place = torch.as_tensor(columns)
     new = place < 0
     # A new class scores by its own mean, on the scale on which the others' log shares are normalised.
-    common = (start.trace.scores + start.biases).logsumexp(dim=-1, keepdim=True) - start.biases.mean()
-    before = torch.where(new, common, start.trace.scores[:, place])
-    logits = torch.where(new, TINY, start.trace.logits[:, place].exp()).log()
+    common = (trace.scores + start.biases).logsumexp(dim=-1, keepdim=True) - start.biases.mean()
+    before = torch.where(new, common, trace.scores[:, place])
+    logits = torch.where(new, TINY, trace.logits[:, place].exp()).log()
     shares = logits.softmax(dim=-1)
     shares[known] = members
     means = _class_means(vectors.x, shares)
     scores = start.lam * similarities(vectors.x[None], means[None])[0]
     moved = torch.where(new, 0.0, logits) + scores - before
     moved = moved.log_softmax(dim=-1)
-    shares = moved.exp()
-    shares[known] = members
     biases = torch.where(new, start.biases.mean(), start.biases[place])
-    return Answer(shares.numpy(), means, biases, start.lam, Trace(moved, scores))
+    found = _calibrated(moved, known, members, start.temperature)
+    return Answer(found, means, biases, start.lam, start.temperature, Trace(moved, scores))
+
+
+def trace_of(answer: Answer) -> Trace:
+    """What an answer was made of; one that comes from a file has none."""
+    if answer.trace is None:
+        raise InputError("start must be an answer of solve or solve_again.")
+    return answer.trace
 
 
 @contextmanager
@@ -233,6 +244,7 @@ def _answer(
     prototypes: Tensor,
     biases: Tensor,
     lam: float,
+    temperature: float = 1.0,
 ) -> Answer:
     """The answer with its trace, from the shares of the unlabelled items."""
     shares = torch.empty(len(known), members.shape[1])
@@ -240,4 +252,11 @@ def _answer(
     scores = lam * similarities(vectors.x[None], _class_means(vectors.x, shares)[None])[0]
     logits = (scores + biases).log_softmax(dim=-1)
     logits[~known] = plan.float().clamp_min(TINY).log()
-    return Answer(shares.numpy(), prototypes, biases, lam, Trace(logits, scores))
+    return Answer(_calibrated(logits, known, members, temperature), prototypes, biases, lam, temperature, Trace(logits, scores))
+
+
+def _calibrated(logits: Tensor, known: Tensor, members: Tensor, temperature: float) -> NDArray[np.float32]:
+    """Shares that mean what they say, (N, W)."""
+    shares = (logits / temperature).softmax(dim=-1)
+    shares[known] = members
+    return shares.numpy()

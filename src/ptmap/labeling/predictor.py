@@ -1,7 +1,7 @@
 """Predictor: what was learned from a collection, kept in a file, for images that come later one by one.
 
 tensors    prototypes (W, D), biases (W,), mean_0 ... (1, D): float32
-metadata   ptmap_model: JSON of version, class_names, pipeline, lam, backbone, weights, provenance
+metadata   ptmap_model: JSON of version, class_names, pipeline, lam, temperature, backbone, provenance
 """
 
 import json
@@ -45,6 +45,7 @@ class Predictor:
     prototypes: torch.Tensor  # (W, D)
     biases: torch.Tensor  # (W,)
     lam: float
+    temperature: float
     pipeline: Pipeline
     means: tuple[torch.Tensor, ...]  # that the pipeline's centerings subtract
     backbone: str  # "" where features were given
@@ -60,6 +61,7 @@ class Predictor:
             answer.prototypes,
             answer.biases,
             answer.lam,
+            answer.temperature,
             vectors.pipeline,
             vectors.means,
             outcome.source.backbone,
@@ -73,7 +75,8 @@ class Predictor:
         x = torch.tensor(np.asarray(features, dtype=np.float32))
         self.pipeline.check(x, "features")
         scores = self.lam * similarities(self.pipeline.replay(x, self.means)[None], self.prototypes[None])[0] + self.biases
-        return Answer(scores.softmax(dim=1).numpy(), self.prototypes, self.biases, self.lam)
+        shares = (scores / self.temperature).softmax(dim=1).numpy()
+        return Answer(shares, self.prototypes, self.biases, self.lam, self.temperature)
 
     def rows(self, names: Sequence[str], features: NDArray[np.floating[Any]], *, abstain: float = 0.0) -> list[LabelRow]:
         """Labels of new vectors as rows."""
@@ -89,6 +92,7 @@ class Predictor:
             "class_names": self.class_names,
             "pipeline": str(self.pipeline),
             "lam": self.lam,
+            "temperature": self.temperature,
             "backbone": self.backbone,
             "provenance": self.provenance,
         }
@@ -110,6 +114,7 @@ class Predictor:
             arrays = {name: torch.tensor(file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118 - safe_open is no dict
             means = tuple(arrays[f"mean_{number}"] for number in range(len(arrays) - 2))
             names, pipeline = tuple(about["class_names"]), Pipeline.parse(about["pipeline"])
+            lam, temperature = float(about["lam"]), float(about.get("temperature", 1.0))  # files from before calibration have none
             return cls(
-                names, arrays["prototypes"], arrays["biases"], float(about["lam"]), pipeline, means, about["backbone"], about["provenance"]
+                names, arrays["prototypes"], arrays["biases"], lam, temperature, pipeline, means, about["backbone"], about["provenance"]
             )

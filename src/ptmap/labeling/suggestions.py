@@ -11,7 +11,7 @@ from ptmap.labeling.model import Answer, Vectors
 LEAST_DOUBT = 0.02  # even a sure image counts a little, so that regions without any label are visited
 GOOD_ENOUGH = 0.95  # of the hidden labels right, by the lower end of the interval
 TELLING = 50  # hidden labels from which on the interval is narrow enough to go by
-DOUBTFUL = 0.9  # confidence below which a label counts as doubtful
+DOUBTFUL = 0.8  # confidence below which a label counts as doubtful: one in three of them is wrong, of the others one in fifteen
 STRANGE = 0.5  # probability of belonging to no class from which on it is said of an image
 
 
