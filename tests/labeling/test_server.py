@@ -62,7 +62,7 @@ def client(stranger):
 
 
 READ = ["/", "/page/app.js", "/api/project", "/api/state", "/api/item/0", "/thumbnail/0", "/picture/0", "/labels.csv"]
-CHANGE = [("/api/decide", {"items": [0], "label": "leek"}), ("/api/confirm", {"items": [0]}), ("/api/undo", {})]
+CHANGE = [("/api/decide", {"items": [0], "label": "leek"}), ("/api/confirm", {"items": [0], "labels": ["leek"]}), ("/api/undo", {})]
 
 
 def test_reading_needs_the_cookie_and_the_own_address(stranger):
@@ -161,7 +161,7 @@ def test_decide_confirm_undo_and_the_csv(client):
     state = client.post("/api/decide", json={"items": [2, 3], "label": "Äpfel"}, headers=HEADERS).json()
     assert state["classes"][-1] == "Äpfel"
     assert state["marks"][2:4] == "11"
-    state = client.post("/api/confirm", json={"items": [20]}, headers=HEADERS).json()
+    state = client.post("/api/confirm", json={"items": [20], "labels": ["plum"]}, headers=HEADERS).json()
     assert state["classes"][state["labels"][20]] == "plum"
     rows = {row["path"]: row for row in csv.DictReader(io.StringIO(client.get("/labels.csv").text))}
     assert (rows["apple-2.png"]["label"], rows["apple-2.png"]["origin"]) == ("Äpfel", "person")

@@ -1,14 +1,16 @@
 """A session: quick answers at once, thorough ones soon, the journal always first."""
 
+import sqlite3
 import threading
 import time
+from contextlib import closing
 
 import numpy as np
 import pytest
 
 from ptmap.errors import InputError
 from ptmap.labeling import model
-from ptmap.labeling.project import Project
+from ptmap.labeling.project import DATABASE, Project
 from ptmap.labeling.session import Session
 
 
@@ -55,10 +57,25 @@ def test_the_thorough_answer_is_that_of_the_command(session, blobs):
     assert all(kept[f"item-{i:03d}"].label == f"c{state.answer.labels[i]}" for i in range(60, 120) if i not in state.given)
 
 
-def test_confirm_takes_what_the_model_said(session):
-    guess = session.state.answer.labels[[70, 100]]
-    state = session.confirm([70, 100])
-    assert [state.given[i].label for i in (70, 100)] == [f"c{j}" for j in guess]
+def test_confirm_takes_what_the_person_saw(session):
+    seen = ["c0" if label else "c1" for label in session.state.answer.labels[[70, 100]]]  # the model thinks otherwise by now
+    state = session.confirm([70, 100], seen)
+    assert [state.given[i].label for i in (70, 100)] == seen
+    with pytest.raises(InputError, match="one for each of the 2 items, got 1"):
+        session.confirm([1, 2], ["c0"])
+
+
+def test_what_cannot_be_written_down_does_not_end_the_answers(make_project):
+    project = make_project()
+    with closing(sqlite3.connect(project.folder / DATABASE, isolation_level=None)) as other:
+        other.execute("DROP TABLE model_labels")
+    session = Session(project)
+    try:
+        for label in ("c1", "c2"):
+            session.decide([50], label)
+            assert search(session).given[50].label == label
+    finally:
+        session.close()
 
 
 def test_undo_goes_back_and_says_what_to(session):
@@ -151,8 +168,6 @@ def test_from_nothing(make_project):
     try:
         assert session.state.answer is None
         assert len(settle(session).suggested) == 24
-        with pytest.raises(InputError, match="nothing to confirm"):
-            session.confirm([0])
         session.decide([0], "c0")
         assert session.to_dict(session.state)["labels"][:2] == [0, -1]
         rows = session.rows()

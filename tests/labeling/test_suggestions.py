@@ -79,5 +79,6 @@ def test_advice(share, estimate, words):
 
 def test_advice_at_the_beginning_and_at_the_end():
     answer = model.Answer(np.eye(2, dtype=np.float32), None, None, 1.0)
+    assert "being estimated" in advise(model.Answer(np.eye(3, 2, dtype=np.float32), None, None, 1.0), np.array([0, 0, -1]), None)
     assert "two classes" in advise(None, np.array([-1, -1]), None)
     assert "Every image" in advise(answer, np.array([0, 1]), None)

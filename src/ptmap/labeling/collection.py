@@ -1,5 +1,6 @@
 """Collection: what is to be labelled, with one feature vector each, and where its pictures are."""
 
+import hashlib
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -38,6 +39,11 @@ class Collection:
 
     def __len__(self) -> int:
         return len(self.names)
+
+    @property
+    def key(self) -> str:
+        """Sixteen hex digits that change with the features and with the place of any item."""
+        return hashlib.sha256("\0".join((self.fingerprint, *self.names)).encode()).hexdigest()[:16]
 
     @classmethod
     def of_features(cls, features: FeatureSet, *, title: str = "features") -> Self:

@@ -42,11 +42,12 @@ class Decision(BaseModel):
     label: str | None
 
 
-class Items(BaseModel):
-    """Items, by number."""
+class Confirmed(BaseModel):
+    """Items, by number, and the label that each was shown with."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
     items: list[int]
+    labels: list[str]
 
 
 def make_app(session: Session, *, token: str, port: int) -> FastAPI:
@@ -75,7 +76,7 @@ def make_app(session: Session, *, token: str, port: int) -> FastAPI:
         about = {
             "title": collection.title,
             "names": collection.names,
-            "key": collection.fingerprint,
+            "key": collection.key,
             "pictures": collection.images is not None,
         }
         return _json({**about, "state": session.to_dict(session.state)})
@@ -90,8 +91,8 @@ def make_app(session: Session, *, token: str, port: int) -> FastAPI:
         return _json(session.to_dict(session.decide(decision.items, decision.label)))
 
     @app.post("/api/confirm")
-    def confirm(items: Items) -> Response:
-        return _json(session.to_dict(session.confirm(items.items)))
+    def confirm(confirmed: Confirmed) -> Response:
+        return _json(session.to_dict(session.confirm(confirmed.items, confirmed.labels)))
 
     @app.post("/api/undo")
     def undo() -> Response:

@@ -6,8 +6,10 @@ that `ptmap label` gives. With it come the estimate of accuracy and what to labe
 looked at, the images are found that belong to no class; until then those found before are shown.
 """
 
+import sqlite3
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -77,19 +79,15 @@ class Session:
 
     def decide(self, items: Sequence[int], label: str | None) -> State:
         """Give items a label; None takes theirs away."""
-        if label is not None:
-            label = check_label(label)
-            if not label:
-                raise InputError("a label must not be empty.")
+        label = None if label is None else _checked_label(label)
         return self._record(dict.fromkeys(self._checked(items), label))
 
-    def confirm(self, items: Sequence[int]) -> State:
-        """Make the model's labels of items the person's own."""
-        state = self._state
-        if state.answer is None:
-            raise InputError("there is nothing to confirm yet: label images of two classes first.")
-        labels = state.answer.labels
-        return self._record({item: state.active[labels[item]] for item in self._checked(items)})
+    def confirm(self, items: Sequence[int], labels: Sequence[str]) -> State:
+        """Make labels that the model gave to items the person's own: those that the person saw, whatever the model thinks by now."""
+        if len(labels) != len(items):
+            raise InputError(f"labels must be one for each of the {len(items)} items, got {len(labels)}.")
+        self._checked(items)
+        return self._record({item: _checked_label(label) for item, label in zip(items, labels, strict=True)})
 
     def undo(self) -> tuple[State, list[int]]:
         """Take back what was decided last; the state then, and the items that it was about."""
@@ -222,7 +220,8 @@ class Session:
             with self._lock:
                 if not state.settled or self._outdated(state):
                     continue
-                self._keep(state)
+                with suppress(sqlite3.Error):  # not needed to go on
+                    self._keep(state)
                 state = self._state = replace(state, version=state.version + 1)
             state = self._search(state)
             with self._lock:
@@ -230,7 +229,7 @@ class Session:
                     self._state = replace(state, version=state.version + 1)
 
     def _keep(self, state: State) -> None:
-        """Write down what the model thinks; not needed to go on, but others may read it."""
+        """Write down what the model thinks, for others to read."""
         if state.answer is None:
             return
         order, shares = state.answer.top_two
@@ -270,3 +269,10 @@ class Session:
             "estimate": None if estimate is None else estimate._asdict(),
             "advice": advise(state.answer, state.numbers, estimate),
         }
+
+
+def _checked_label(label: str) -> str:
+    label = check_label(label)
+    if not label:
+        raise InputError("a label must not be empty.")
+    return label

@@ -67,6 +67,8 @@ def advise(answer: Answer | None, labels: NDArray[np.int64], estimate: Estimate 
     if not unknown.any():
         return "Every image has your label."
     if estimate is None:
+        if np.bincount(labels[~unknown]).max() > 1:
+            return "Accuracy is being estimated."
         return "Label a second image of a class, so that accuracy can be estimated."
     doubtful = (
         "no image is doubtful" if n_doubtful == 0 else "1 image is doubtful" if n_doubtful == 1 else f"{n_doubtful:,} images are doubtful"

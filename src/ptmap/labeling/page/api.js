@@ -26,5 +26,5 @@ export const getProject = () => ask("/api/project");
 export const getState = (since) => ask(`/api/state?since=${since}`);
 export const getItem = (item) => ask(`/api/item/${item}`);
 export const decide = (items, label) => post("/api/decide", { items, label });
-export const confirmItems = (items) => post("/api/confirm", { items });
+export const confirm = (items, labels) => post("/api/confirm", { items, labels });
 export const undo = () => post("/api/undo", {});

@@ -55,9 +55,8 @@ export function confirm(items) {
   const open = items.filter((item) => state.labels[item] >= 0 && state.marks[item] !== "1");
   if (!open.length) return;
   // Each with the label that is on the screen, whatever the model may think by the time the request arrives.
-  const labels = new Set(open.map(className));
-  const send = labels.size === 1 ? () => api.decide(open, [...labels][0]) : () => api.confirmItems(open);
-  change(open, send, open.length === 1 ? `${className(open[0])} ✓` : `${open.length} confirmed`, (item) => {
+  const labels = open.map(className);
+  change(open, () => api.confirm(open, labels), open.length === 1 ? `${className(open[0])} ✓` : `${open.length} confirmed`, (item) => {
     state.confidence[item] = 1000;
     state.marks[item] = "1";
   });
@@ -84,25 +83,27 @@ function submit(send, then) {
   pending++;
   $("grid").setAttribute("aria-busy", "true"); // labels may still change
   queue = queue.then(async () => {
-    try {
-      const answer = await send();
-      pending--;
-      trouble("");
-      received = answer;
-      if (pending === 0) receive(answer);
-      then(answer);
-    } catch (error) {
-      pending--;
-      if (error instanceof api.Refused) {
-        toast(error.message);
-        receive(await api.getState(-1));
-      } else {
-        trouble(error.message);
-        setState(received); // what was not kept must not look as if it were
-        relayout();
-      }
-    }
-  });
+    const answer = await attempt(send);
+    pending--;
+    if (!answer) return;
+    received = answer;
+    if (pending === 0) receive(answer);
+    then(answer);
+  }).catch((error) => trouble(error.message)); // or no later decision would be sent
+}
+
+// The answer; nothing where it was refused or did not arrive, and what was not kept then does not look as if it were.
+async function attempt(send) {
+  try {
+    const answer = await send();
+    trouble("");
+    return answer;
+  } catch (error) {
+    if (error instanceof api.Refused) toast(error.message);
+    else trouble(error.message);
+    setState(received);
+    relayout();
+  }
 }
 
 export function setState(answer) {

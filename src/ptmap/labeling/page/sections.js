@@ -38,7 +38,8 @@ function byClass(items) {
   for (const item of items) (state.labels[item] < 0 ? none : groups[state.labels[item]]).push(item);
   const found = groups.map((group, number) => {
     const open = group.filter((item) => !mine(item)).sort(byDoubt);
-    return section(`class-${number}`, state.classes[number], [...open, ...group.filter(mine)], { number, open });
+    const sure = open.filter((item) => !state.strangers.has(item)); // what may be of no class is not confirmed with all the others
+    return section(`class-${number}`, state.classes[number], [...open, ...group.filter(mine)], { number, open: sure });
   });
   const rank = new Map(state.suggested.map((item, i) => [item, i]));
   none.sort((a, b) => (rank.get(a) ?? Infinity) - (rank.get(b) ?? Infinity) || a - b);
