@@ -194,7 +194,7 @@ def test_a_project_begins_grows_and_exports(photos, few, tmp_path, extraction):
         collection = project.load()
         assert "apple-8.png" in collection.names
         assert "apple-7.png" not in collection.names
-        assert import_labels(project, collection, {0: "apple", 3: "pear"}) == 1
+        assert import_labels(project, collection, {0: "apple", 3: "pear"}) == (1, 0)
         project.journal.decide({"leek-5.png": "leek"}, origin="person")
     outcome = label_source(open_source(tmp_path / "p", labels=None, extraction=extraction))
     origins = {row.path: (row.label, row.origin) for row in outcome.rows}
@@ -214,6 +214,29 @@ def test_a_changed_image_gets_new_features(photos, few, tmp_path, extraction):
     row = before.names.index("apple-3.png")
     assert not np.allclose(before.features[row], after.features[row])
     np.testing.assert_array_equal(after.features[row], after.features[after.names.index("plum-3.png")])
+
+
+def test_labels_imported_again_leave_what_the_person_decided(photos, few, tmp_path, extraction):
+    def start():
+        said = []
+        session = start_session(tmp_path / "p", photos=photos, labels=few, extraction=extraction, on_remark=said.append)
+        return session, said
+
+    session, _ = start()
+    place = {name: item for item, name in enumerate(session.collection.names)}
+    session.decide([place["apple-0.png"]], "pear")
+    session.decide([place["leek-0.png"]], None)
+    session.decide([place["plum-0.png"]], "pear")
+    session.undo()
+    session.close()
+    few.write_text(few.read_text() + "plum-2.png,plum\n")
+    session, said = start()
+    given = session.state.given
+    session.close()
+    assert given[place["apple-0.png"]][:2] == ("pear", "person")
+    assert place["leek-0.png"] not in given
+    assert given[place["plum-0.png"]].label == given[place["plum-2.png"]].label == "plum"
+    assert said[-1] == f"1 label imported from {few}; 2 images stay as you decided."
 
 
 def test_projects_refuse_what_is_in_the_way(photos, few, tmp_path, extraction):

@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -200,14 +201,37 @@ def begin_project(folder: Path, source: Source) -> Project:
     return project
 
 
-def import_labels(project: Project, collection: Collection, labels: dict[int, str]) -> int:
-    """Take over labels that the project does not have yet in the same way; how many were new."""
+class Imported(NamedTuple):
+    """How many labels were new, and how many gave way to what the person had decided otherwise."""
+
+    n_new: int
+    n_kept: int
+
+    def describe(self, labels: Path) -> str:
+        """One line for the person.
+
+        >>> Imported(1, 2).describe(Path("few.csv"))
+        '1 label imported from few.csv; 2 images stay as you decided.'
+        """
+        kept = f"; {_count(self.n_kept, 'image')} {'stays' if self.n_kept == 1 else 'stay'} as you decided" if self.n_kept else ""
+        return f"{_count(self.n_new, 'label')} imported from {labels}{kept}."
+
+
+def import_labels(project: Project, collection: Collection, labels: dict[int, str]) -> Imported:
+    """Take over labels that the project does not have yet in the same way, except where a person decided last."""
     current = project.labels_of(collection)
     by_label = sorted(labels.items(), key=lambda pair: pair[1])  # so that classes come in the order of their names
-    new = {collection.names[item]: label for item, label in by_label if item not in current or current[item].label != label}
+    other = {collection.names[item]: label for item, label in by_label if item not in current or current[item].label != label}
+    new = {name: label for name, label in other.items() if not _is_decided(project, name)}
     if new:
         project.journal.decide(new, origin=IMPORT)
-    return len(new)
+    return Imported(len(new), len(other) - len(new))
+
+
+def _is_decided(project: Project, name: str) -> bool:
+    """Whether the last decision about an item is a person's; to take a label away is one too."""
+    valid = [each["origin"] for each in project.journal.history(name) if each["undone"] is None]
+    return bool(valid) and valid[-1] != IMPORT
 
 
 def refresh(project: Project, extraction: Extraction) -> list[str]:

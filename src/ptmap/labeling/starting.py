@@ -34,8 +34,8 @@ def start_session(
             if labels is not None:
                 collection = project.load()
                 given = read_labels(labels, collection.names, root=collection.root)
-                n_new = import_labels(project, collection, given.labels)
-                for remark in (*given.remarks, f"{n_new:,} labels imported from {labels}."):
+                imported = import_labels(project, collection, given.labels)
+                for remark in (*given.remarks, imported.describe(labels)):
                     on_remark(remark)
         except BaseException:
             project.close()
