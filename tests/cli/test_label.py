@@ -9,6 +9,8 @@ import pytest
 from PIL import Image
 
 from ptmap.backbones import build_backbone, save_backbone
+from ptmap.features import FeatureSet
+from ptmap.labeling.project import Project
 
 COLORS = {"apple": (200, 40, 40), "leek": (40, 170, 60)}
 
@@ -165,6 +167,34 @@ def test_what_cannot_work_is_refused_before_the_work(here, photos, tmp_path, mon
     assert done.code == 2
     assert words in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("photos", "--labels", "labels.csv"), "--output must not be labels.csv, which is --labels"),
+        (("photos", "--labels", "few.csv", "--output", "photos/../few.csv"), "which is --labels"),
+        (("photos", "--labels", "few.csv", "--output", "link.csv"), "which is --labels"),
+        (("photos", "--labels", "few.csv", "--truth", "labels.csv"), "which is --truth"),
+        (("photos", "--labels", "few.csv", "--output", "x.csv", "--report", "x.csv"), "--report must not be x.csv, which is --output"),
+        (("photos", "--labels", "few.csv", "--copy-to", "sorted", "--link-to", "./sorted"), "--link-to must not be sorted"),
+        (("f.safetensors", "--model", "f.safetensors"), "--model must not be f.safetensors, which is PHOTOS"),
+        (("p", "--model", "p/features.safetensors"), "which is PHOTOS"),
+        (("photos", "--backbone", "conv4.safetensors", "--model", "conv4.safetensors"), "which is --backbone"),
+    ],
+)
+def test_no_input_and_no_other_output_is_overwritten(here, photos, backbone, tmp_path, monkeypatch, arguments, words):
+    monkeypatch.chdir(tmp_path)
+    for name in ("labels.csv", "f.safetensors"):
+        (tmp_path / name).write_bytes((tmp_path / "few.csv").read_bytes())
+    (tmp_path / "link.csv").symlink_to("few.csv")
+    FeatureSet.from_arrays([[1.0, 2.0], [2.0, 1.0]], [-1, -1], []).save(tmp_path / "f.safetensors")
+    Project.create(tmp_path / "p", FeatureSet.load(tmp_path / "f.safetensors"), title="p").close()
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    done = here("label", *arguments)
+    assert done.code == 2
+    assert words in done.stderr
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
 def test_images_that_cannot_be_read_are_said_in_one_line(here, photos, backbone, tmp_path):

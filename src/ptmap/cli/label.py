@@ -63,12 +63,23 @@ def label_command(
     from ptmap.labeling.outcome import describe_score, label_source
     from ptmap.labeling.predictor import Predictor, check_model
     from ptmap.labeling.report import write_report
-    from ptmap.labeling.sources import check_truth, read_truth
+    from ptmap.labeling.sources import check_truth, files_read, read_truth
     from ptmap.labeling.table import check_abstain
-    from ptmap.labeling.writing import check_writable
+    from ptmap.labeling.writing import check_apart, check_writable
 
     check_abstain(abstain)  # all that can be refused is refused before the work
     check_table(output)
+    check_apart(
+        files_read(photos, labels=labels, truth=truth, backbone=backbone),
+        {
+            "--output": output,
+            "--report": report,
+            "--label-studio": label_studio,
+            "--model": model,
+            "--copy-to": copy_to,
+            "--link-to": link_to,
+        },
+    )
     check_truth(truth)
     for file in filter(None, (report, label_studio)):
         check_writable(file)

@@ -18,7 +18,7 @@ from ptmap.features.store import FeatureStore
 from ptmap.labeling.collection import Collection
 from ptmap.labeling.foreign import remark_foreign
 from ptmap.labeling.given import Given, check_enough, labels_of_folders, read_labels
-from ptmap.labeling.project import Project, is_project, stamps_of
+from ptmap.labeling.project import FEATURES, Project, is_project, stamps_of
 from ptmap.labeling.table import IMPORT
 
 FOLDERS = "folders"  # as a truth or as labels: the names of the sub-folders
@@ -92,6 +92,16 @@ def open_source(path: Path, *, labels: Path | None, extraction: Extraction, enou
     if path.suffix.lower() in SUFFIXES:
         raise InputError(f"{path} is one image. Name a folder of images to label, or use `ptmap predict MODEL {path.name}`.")
     return _of_features(path, labels)
+
+
+def files_read(path: Path, *, labels: Path | None, truth: str | None, backbone: str) -> dict[str, Path | None]:
+    """What a labelling reads besides images, by the name of the argument, None where there is none: no output may overwrite it."""
+    return {
+        "PHOTOS": path / FEATURES if is_project(path) else None if path.is_dir() else path,
+        "--labels": labels,
+        "--truth": None if truth in (None, FOLDERS) else Path(truth),
+        "--backbone": Path(backbone) if Path(backbone).is_file() else None,
+    }
 
 
 def _of_images(folder: Path, labels: Path | None, extraction: Extraction, *, enough: bool) -> Source:
