@@ -228,6 +228,21 @@ def test_a_class_of_one_and_nothing_left(here, photos, backbone, tmp_path):
     assert "nothing left to label" in done.stderr
 
 
+def test_guesses_are_not_labels_the_next_time(here, photos, backbone, tmp_path):
+    options = ("--backbone", backbone, "--device", "cpu", "--output")
+    assert here("label", photos, "--labels", tmp_path / "few.csv", *options, tmp_path / "first.csv").code == 0
+    done = here("label", photos, "--labels", tmp_path / "first.csv", *options, tmp_path / "second.csv")
+    assert "4 labels given, 8 found" in done.stdout
+    assert "8 rows of origin 'model' are guesses of ptmap" in done.stderr
+    assert (tmp_path / "second.csv").read_text() == (tmp_path / "first.csv").read_text()
+    lines = (tmp_path / "first.csv").read_text().splitlines()
+    (tmp_path / "guesses.csv").write_text("\n".join(line for line in lines if "import" not in line))
+    done = here("label", photos, "--labels", tmp_path / "guesses.csv", *options, tmp_path / "third.csv")
+    assert done.code == 2
+    assert "no labels to learn from" in done.stderr
+    assert "8 rows of origin 'model'" in done.stderr
+
+
 def test_serve_refuses_in_words(here, tmp_path, photos):
     done = here("serve", tmp_path / "p")
     assert done.code == 2

@@ -113,6 +113,7 @@ def _of_images(folder: Path, labels: Path | None, extraction: Extraction, *, eno
     remarks = list(foreign)
     n_photos = len(images)
     by_name: dict[str, str]
+    given = Given({})
     if labels is None:
         by_name = {images.names[item]: label for item, label in labels_of_folders(images.names).labels.items()}
     elif labels.is_dir():
@@ -124,7 +125,7 @@ def _of_images(folder: Path, labels: Path | None, extraction: Extraction, *, eno
         remarks += given.remarks
         by_name = {known[item]: label for item, label in given.labels.items()}
     if enough:
-        check_enough(dict(enumerate(by_name.values())), len(images))
+        check_enough(dict(enumerate(by_name.values())), len(images), because=given.remarks)
     if images.problems:
         remarks.append(f"{_count(len(images.problems), 'file')} passed over: {_some([str(each) for each in images.problems])}")
     features, warned = extraction.with_remarks(images)
