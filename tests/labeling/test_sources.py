@@ -140,6 +140,27 @@ def test_labels_of_images_that_cannot_be_read_are_no_mistake(photos, few, extrac
     source = open_source(photos, labels=few, extraction=extraction)
     assert len(source.labels) == 6
     assert any("broken.png" in remark and "Replace it" in remark for remark in source.remarks)
+    assert any("2 labels lost" in remark and "empty.png; broken.png" in remark and "class" not in remark for remark in source.remarks)
+
+
+@pytest.mark.parametrize("enough", [False, True])
+def test_a_class_that_is_lost_with_its_only_image_is_named(photos, few, extraction, enough):
+    (photos / "broken.png").write_bytes(b"nothing")
+    few.write_text(few.read_text() + "broken.png,pear\n")
+    source = open_source(photos, labels=few, extraction=extraction, enough=enough)
+    lost = "1 label lost with images that cannot be read: broken.png. No other image of this class has a label: pear."
+    assert lost in source.remarks
+    few.write_text("path,label\napple-0.png,apple\nbroken.png,pear\n")
+    if enough:
+        with pytest.raises(InputError, match=r"at least two classes.*broken\.png.*pear"):
+            open_source(photos, labels=few, extraction=extraction, enough=True)
+
+
+def test_a_class_that_is_lost_with_an_empty_file_is_named_before_the_work(photos, few):
+    (photos / "empty.png").touch()
+    few.write_text("path,label\napple-0.png,apple\nempty.png,pear\n")
+    with pytest.raises(InputError, match=r"at least two classes.*empty\.png.*pear"):
+        open_source(photos, labels=few, extraction=Forbidden(), enough=True)
 
 
 def test_pictures_in_other_forms_are_named(photos, few, extraction, tmp_path):
@@ -229,13 +250,15 @@ def test_labels_imported_again_leave_what_the_person_decided(photos, few, tmp_pa
     session.decide([place["plum-0.png"]], "pear")
     session.undo()
     session.close()
-    few.write_text(few.read_text() + "plum-2.png,plum\n")
+    (photos / "empty.png").touch()
+    few.write_text(few.read_text() + "plum-2.png,plum\nempty.png,plum\n")
     session, said = start()
     given = session.state.given
     session.close()
     assert given[place["apple-0.png"]][:2] == ("pear", "person")
     assert place["leek-0.png"] not in given
     assert given[place["plum-0.png"]].label == given[place["plum-2.png"]].label == "plum"
+    assert said[-2] == "1 label lost with images that cannot be read: empty.png."
     assert said[-1] == f"1 label imported from {few}; 2 images stay as you decided."
 
 

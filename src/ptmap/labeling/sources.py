@@ -1,7 +1,7 @@
 """From what a person names (a folder of images, a file of features, a project) to a Collection and its labels."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -119,13 +119,13 @@ def _of_images(folder: Path, labels: Path | None, extraction: Extraction, *, eno
     elif labels.is_dir():
         images, by_name = _join(images, read_images(labels), labels)
     else:  # before any image is read: a slip in a file of labels must not cost minutes
-        passed_over = [problem.name for problem in images.problems]
-        known = [*images.names, *passed_over]
+        known = _known(images)
         given = read_labels(labels, known, root=folder)
         remarks += given.remarks
         by_name = {known[item]: label for item, label in given.labels.items()}
     if enough:
-        check_enough(dict(enumerate(by_name.values())), len(images), because=given.remarks)
+        readable = {item: by_name[name] for item, name in enumerate(images.names) if name in by_name}
+        check_enough(readable, len(images), because=[*given.remarks, *_lost(by_name, images.names)])
     if images.problems:
         remarks.append(f"{_count(len(images.problems), 'file')} passed over: {_some([str(each) for each in images.problems])}")
     features, warned = extraction.with_remarks(images)
@@ -133,7 +133,26 @@ def _of_images(folder: Path, labels: Path | None, extraction: Extraction, *, eno
     beside = set(images.names[n_photos:])
     n_listed = sum(name not in beside for name in collection.names)
     found = Given({item: by_name[name] for item, name in enumerate(collection.names) if name in by_name})
-    return _source(collection, found, [*remarks, *warned], extraction.backbone, n_listed)
+    lost = _lost(by_name, collection.names)
+    if enough and lost:
+        check_enough(found.labels, len(collection), because=[*given.remarks, *lost])
+    return _source(collection, found, [*remarks, *warned, *lost], extraction.backbone, n_listed)
+
+
+def _known(images: ImageSet) -> list[str]:
+    """The names that a file may use: to label what was passed over is no mistake."""
+    return [*images.names, *(problem.name for problem in images.problems)]
+
+
+def _lost(by_name: Mapping[str, str], names: Sequence[str]) -> list[str]:
+    """A remark about labels of images that are not among those that can be read, and about classes that have no other; or none."""
+    there = set(names)
+    lost = [name for name in by_name if name not in there]
+    if not lost:
+        return []
+    gone = sorted({by_name[name] for name in lost} - {label for name, label in by_name.items() if name in there})
+    classes = f" No other image of {'this class has' if len(gone) == 1 else 'these classes has'} a label: {_some(gone)}." if gone else ""
+    return [f"{_count(len(lost), 'label')} lost with images that cannot be read: {_some(lost)}.{classes}"]
 
 
 def _join(photos: ImageSet, labelled: ImageSet, folder: Path) -> tuple[ImageSet, dict[str, str]]:
@@ -237,6 +256,16 @@ def import_labels(project: Project, collection: Collection, labels: dict[int, st
     if new:
         project.journal.decide(new, origin=IMPORT)
     return Imported(len(new), len(other) - len(new))
+
+
+def import_file(project: Project, labels: Path) -> list[str]:
+    """Import the labels of a CSV file; what should be said about it."""
+    collection = project.load()
+    known = collection.names if collection.root is None else _known(read_images(collection.root))
+    given = read_labels(labels, known, root=collection.root)
+    by_name = {known[item]: label for item, label in given.labels.items()}
+    imported = import_labels(project, collection, {item: by_name[name] for item, name in enumerate(collection.names) if name in by_name})
+    return [*given.remarks, *_lost(by_name, collection.names), imported.describe(labels)]
 
 
 def _is_decided(project: Project, name: str) -> bool:

@@ -4,10 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ptmap.errors import InputError
-from ptmap.labeling.given import read_labels
 from ptmap.labeling.project import Project, check_place, is_project
 from ptmap.labeling.session import Session
-from ptmap.labeling.sources import Extraction, begin_project, import_labels, open_source, refresh
+from ptmap.labeling.sources import Extraction, begin_project, import_file, open_source, refresh
 
 
 def start_session(
@@ -31,12 +30,8 @@ def start_session(
                 )
             for remark in refresh(project, extraction):
                 on_remark(remark)
-            if labels is not None:
-                collection = project.load()
-                given = read_labels(labels, collection.names, root=collection.root)
-                imported = import_labels(project, collection, given.labels)
-                for remark in (*given.remarks, imported.describe(labels)):
-                    on_remark(remark)
+            for remark in [] if labels is None else import_file(project, labels):
+                on_remark(remark)
         except BaseException:
             project.close()
             raise
