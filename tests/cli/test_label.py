@@ -68,8 +68,24 @@ def test_json_says_the_same(here, photos, backbone, tmp_path):
     options = ("--labels", tmp_path / "few.csv", "--backbone", backbone, "--device", "cpu", "--output", tmp_path / "l.csv", "--json")
     found = json.loads(here("label", photos, *options, "--truth", "folders", "--abstain", "1").stdout)
     assert (found["images"], found["given"], found["labelled"] + found["left_out"]) == (12, 4, 8)
-    assert found["score"] == {"right": 8, "right_nearest_class_mean": 8, "of": 8}
+    kept, left_out = found["labelled"], found["left_out"]
+    expected = {"right": kept, "right_nearest_class_mean": kept, "of": kept, "n_left_out": left_out, "other_classes": {}}
+    assert found["score"] == expected
     assert found["features"]["fingerprint"]
+
+
+def test_classes_that_no_label_names_are_counted_apart(here, photos, backbone, tmp_path):
+    few = tmp_path / "few.csv"
+    options = ("--labels", few, "--backbone", backbone, "--device", "cpu", "--output", tmp_path / "l.csv", "--truth", "folders")
+    few.write_text(few.read_text().replace(",leek", ",Lauch"))
+    done = here("label", photos, *options)
+    assert "4 of 4 right: 100.0%" in done.stdout
+    assert "4 images not scored, of classes that no label names: 'leek' (4)." in done.stdout
+    few.write_text(few.read_text().replace(",apple", ",Apfel"))
+    done = here("label", photos, *options, "--report", tmp_path / "r.html")
+    assert done.code == 0
+    assert "right:" not in done.stdout
+    assert "8 images not scored, of classes that no label names: 'apple' (4), 'leek' (4)." in done.stdout
 
 
 @pytest.fixture

@@ -92,7 +92,7 @@ def label_command(
     )
     true = None if truth is None else read_truth(truth, source.collection.names, root=source.collection.root)
     outcome = label_source(source, abstain=abstain, none_of_these=none_of_these)
-    score = None if true is None else outcome.score(true)
+    score, unscored = (None, None) if true is None else (outcome.score(true), outcome.unscored(true))
     for remark in outcome.remarks:
         say(remark)
     written = [output]
@@ -113,13 +113,16 @@ def label_command(
             written.append(folder)
     if as_json:
         found = outcome.summary() | {"output": str(output)}
-        if score is not None:
-            found["score"] = {"right": score.n_right, "right_nearest_class_mean": score.n_right_nearest, "of": score.n}
+        if unscored is not None:
+            right = (0, 0, 0) if score is None else (score.n_right, score.n_right_nearest, score.n)
+            found["score"] = dict(zip(("right", "right_nearest_class_mean", "of"), right, strict=True)) | unscored._asdict()
         typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
     else:
         typer.echo(outcome.describe())
         if score is not None:
             typer.echo(describe_score(score))
+        if unscored is not None and (words := unscored.describe()):
+            typer.echo(words)
     say(f"Written: {', '.join(map(str, written))}")
 
 
