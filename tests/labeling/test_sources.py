@@ -237,6 +237,21 @@ def test_a_changed_image_gets_new_features(photos, few, tmp_path, extraction):
     np.testing.assert_array_equal(after.features[row], after.features[after.names.index("plum-3.png")])
 
 
+def test_photos_that_came_since_are_said(photos, few, tmp_path, extraction):
+    (photos / "broken.png").write_bytes(b"nothing")  # was there before, and still cannot be read
+    begin_project(tmp_path / "p", open_source(photos, labels=few, extraction=extraction)).close()
+    assert open_source(tmp_path / "p", labels=None, extraction=extraction).remarks == ()
+    shutil.copy(photos / "plum-3.png", photos / "new.png")
+    said = f"1 photo came or changed since: run ptmap serve {tmp_path / 'p'} to take it up."
+    assert open_source(tmp_path / "p", labels=None, extraction=extraction).remarks == (said,)
+    (photos / "apple-0.png").touch()
+    assert "2 photos" in open_source(tmp_path / "p", labels=None, extraction=extraction).remarks[0]
+    start_session(tmp_path / "p", photos=photos, labels=None, extraction=extraction).close()
+    assert open_source(tmp_path / "p", labels=None, extraction=extraction).remarks == ()
+    shutil.copy(photos / "plum-3.png", photos / "broken.png")
+    assert "1 photo" in open_source(tmp_path / "p", labels=None, extraction=extraction).remarks[0]
+
+
 def test_labels_imported_again_leave_what_the_person_decided(photos, few, tmp_path, extraction):
     def start():
         said = []

@@ -20,6 +20,7 @@ from ptmap.labeling.writing import make_folder
 
 DATABASE, FEATURES, THUMBNAILS, LOCK = "project.sqlite", "features.safetensors", "thumbnails", "lock"
 ROOT, BACKBONE, TITLE = "root", "backbone", "title"  # keys of `Journal.about`
+UNREAD = "unread "  # before the stamp of an image that could not be read
 
 
 class Project:
@@ -88,15 +89,22 @@ class Project:
         return self.journal.about.get(BACKBONE, "")
 
     def keep_features(self, features: FeatureSet, stamps: Mapping[str, str]) -> None:
-        """Keep the features of the items as they are now."""
+        """Keep the features of the items, and the stamps of all images there were, those that could not be read included."""
         features.save(self.folder / FEATURES)
         names = Collection.of_features(features).names
-        self.journal.add_items({name: stamps.get(name, "") for name in names})
+        read = set(names)
+        unread = {name: UNREAD + stamp for name, stamp in stamps.items() if name not in read}
+        self.journal.add_items({name: stamps.get(name, "") for name in names} | unread)
 
     def is_stale(self, images: ImageSet) -> bool:
-        """Whether images came or changed since the features were computed; those that went do not matter."""
+        """Whether features are wanting: of images that came, changed or could not be read; those that went do not matter."""
         known = self.journal.stamps
         return any(known.get(name) != stamp for name, stamp in stamps_of(images).items())
+
+    def newcomers(self, images: ImageSet) -> list[str]:
+        """Names of the images that came or changed since; an image that could not be read then, and is the same, is none of them."""
+        known = self.journal.stamps
+        return [name for name, stamp in stamps_of(images).items() if known.get(name, "").removeprefix(UNREAD) != stamp]
 
     def load(self) -> Collection:
         """The items that are there now, with their features and pictures."""

@@ -213,8 +213,18 @@ def _of_project(path: Path, labels: Path | None) -> Source:
     with Project.open(path) as project:
         collection = project.load()
         decided = project.labels_of(collection)
-        source = _source(collection, Given({item: each.label for item, each in decided.items()}), [], project.backbone, len(collection))
+        remarks = _remark_newcomers(project, path)
+        source = _source(
+            collection, Given({item: each.label for item, each in decided.items()}), remarks, project.backbone, len(collection)
+        )
     return replace(source, origins={item: each.origin for item, each in decided.items()})
+
+
+def _remark_newcomers(project: Project, path: Path) -> list[str]:
+    if project.root is None or not project.backbone:
+        return []
+    n = len(project.newcomers(read_images(project.root)))
+    return [f"{_count(n, 'photo')} came or changed since: run ptmap serve {path} to take {'it' if n == 1 else 'them'} up."] if n else []
 
 
 def begin_project(folder: Path, source: Source) -> Project:
