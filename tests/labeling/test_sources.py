@@ -237,6 +237,21 @@ def test_a_changed_image_gets_new_features(photos, few, tmp_path, extraction):
     np.testing.assert_array_equal(after.features[row], after.features[after.names.index("plum-3.png")])
 
 
+def test_a_project_of_features_begins_again_with_the_same_features_only(tmp_path, blobs, hide, extraction):
+    def start(name):
+        start_session(tmp_path / "p", photos=tmp_path / name, labels=None, extraction=extraction).close()
+
+    np.savez(tmp_path / "f.npz", features=blobs.features, labels=hide(blobs.labels, 2), class_names=np.array(blobs.class_names))
+    np.savez(tmp_path / "other.npz", features=blobs.features + 1, labels=blobs.labels)
+    start("f.npz")
+    start("f.npz")
+    (tmp_path / "f.npz").rename(tmp_path / "moved.npz")
+    start("moved.npz")
+    for other in ("other.npz", ""):
+        with pytest.raises(InputError, match="is a project of features, not of"):
+            start(other)
+
+
 def test_photos_that_came_since_are_said(photos, few, tmp_path, extraction):
     (photos / "broken.png").write_bytes(b"nothing")  # was there before, and still cannot be read
     begin_project(tmp_path / "p", open_source(photos, labels=few, extraction=extraction)).close()

@@ -3,7 +3,11 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+
 from ptmap.errors import InputError
+from ptmap.features import read_features
+from ptmap.labeling.collection import Collection
 from ptmap.labeling.project import Project, check_place, is_project
 from ptmap.labeling.session import Session
 from ptmap.labeling.sources import Extraction, begin_project, import_file, open_source, refresh
@@ -24,7 +28,7 @@ def start_session(
     if is_project(folder):
         project = Project.open(folder, write=True)
         try:
-            if photos is not None and project.root != photos.resolve():
+            if photos is not None and not _is_of(project, photos):
                 raise InputError(
                     f"{folder} is a project of {project.root or 'features'}, not of {photos}. Leave --photos out, or name another project."
                 )
@@ -44,3 +48,11 @@ def start_session(
             on_remark(remark)
         project = begin_project(folder, source)
     return Session(project)
+
+
+def _is_of(project: Project, photos: Path) -> bool:
+    """Whether a project is of these photos, or of features equal to those in this file."""
+    if project.root is not None or photos.is_dir():
+        return project.root == photos.resolve()
+    kept, given = project.load(), Collection.of_features(read_features(photos))
+    return kept.names == given.names and np.array_equal(kept.features, given.features)
