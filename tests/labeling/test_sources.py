@@ -2,6 +2,7 @@
 
 import shutil
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -319,6 +320,30 @@ def test_a_model_for_later_images(photos, few, tmp_path, extraction):
     assert sum(row.label == row.path.split("/")[-1].split("-")[0] for row in rows) >= 22
     with pytest.raises(FileFormatError, match="does not exist"):
         predict_later(tmp_path / "m.safetensors", [photos / "no.png"], device="cpu")
+
+
+def test_later_images_count_once_and_other_forms_are_named(photos, few, tmp_path, extraction, monkeypatch):
+    model = tmp_path / "m.safetensors"
+    Predictor.of(label_source(open_source(photos, labels=few, extraction=extraction))).save(model)
+    monkeypatch.chdir(photos)
+    again = [Path("leek-6.png"), Path("leek-6.png"), photos / "leek-6.png", Path("../photos/leek-6.png")]
+    rows, remarks = predict_later(model, again, device="cpu")
+    assert [row.path for row in rows] == ["leek-6.png"]
+    assert remarks == []
+    rows, _ = predict_later(model, [Path("leek-6.png"), photos], device="cpu")
+    assert len(rows) == 24
+    (tmp_path / "phone").mkdir()
+    for name in ("a.heic", "phone/b.HEIC"):
+        (tmp_path / name).write_bytes(b"x")
+    with pytest.raises(FileFormatError, match=r"no image to label. Not read: 1 \.heic files; export them as JPEG"):
+        predict_later(model, [tmp_path / "a.heic"], device="cpu")
+    with pytest.raises(FileFormatError, match=r"must hold images.*1 \.heic files; export them as JPEG"):
+        predict_later(model, [tmp_path / "phone"], device="cpu")
+    (photos / "empty.png").touch()
+    rows, remarks = predict_later(model, [photos, tmp_path / "a.heic"], device="cpu")
+    assert len(rows) == 24
+    assert "1 .heic" in remarks[0]
+    assert "empty.png" in remarks[1]
 
 
 def test_a_model_of_features_agrees_with_the_labelling(tmp_path, blobs, hide, extraction):

@@ -105,7 +105,7 @@ def files_read(path: Path, *, labels: Path | None, truth: str | None, backbone: 
 
 
 def _of_images(folder: Path, labels: Path | None, extraction: Extraction, *, enough: bool) -> Source:
-    foreign = remark_foreign(folder)
+    foreign = remark_foreign([folder])
     try:
         images = read_images(folder)
     except FileFormatError as error:
@@ -126,8 +126,7 @@ def _of_images(folder: Path, labels: Path | None, extraction: Extraction, *, eno
     if enough:
         readable = {item: by_name[name] for item, name in enumerate(images.names) if name in by_name}
         check_enough(readable, len(images), because=[*given.remarks, *_lost(by_name, images.names)])
-    if images.problems:
-        remarks.append(f"{_count(len(images.problems), 'file')} passed over: {_some([str(each) for each in images.problems])}")
+    remarks += remark_problems(images)
     features, warned = extraction.with_remarks(images)
     collection = Collection.of_features(features, title=images.name).with_images(images, folder)
     beside = set(images.names[n_photos:])
@@ -137,6 +136,12 @@ def _of_images(folder: Path, labels: Path | None, extraction: Extraction, *, eno
     if enough and lost:
         check_enough(found.labels, len(collection), because=[*given.remarks, *lost])
     return _source(collection, found, [*remarks, *warned, *lost], extraction.backbone, n_listed)
+
+
+def remark_problems(images: ImageSet) -> list[str]:
+    """A remark about what was passed over when the images were listed; or none."""
+    problems = [str(each) for each in images.problems]
+    return [f"{_count(len(problems), 'file')} passed over: {_some(problems)}"] if problems else []
 
 
 def _known(images: ImageSet) -> list[str]:
