@@ -3,6 +3,7 @@
 import csv
 import json
 import sqlite3
+import sys
 
 import numpy as np
 import pytest
@@ -173,6 +174,7 @@ def test_bad_labels_end_in_words(here, photos, backbone, tmp_path, labels, words
         (("--model", "m.bin"), "must end in .safetensors"),
         (("--label-studio", "few.csv/x.json"), "cannot be written"),
         (("--copy-to", "photos/sorted"), "must not lie inside"),
+        (("--copy-to", "few.csv/sorted"), "cannot be written"),
         (("--truth", "nowhere.csv"), "--truth must be 'folders' or a CSV file"),
         (("--abstain", "90"), "from 0 to 1"),
     ],
@@ -183,6 +185,24 @@ def test_what_cannot_work_is_refused_before_the_work(here, photos, tmp_path, mon
     assert done.code == 2
     assert words in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_features_cannot_be_copied_into_folders(here, make_file, tmp_path, monkeypatch):
+    project = tmp_path / "p"
+    Project.create(project, FeatureSet.from_arrays([[1.0, 2.0], [2.0, 1.0]], [-1, -1], []), title="p").close()
+    monkeypatch.setattr("ptmap.features.readers.READERS", {})  # whoever reads the file reads it too early
+    for photos in (make_file(), project):
+        done = here("label", photos, "--output", tmp_path / "x.csv", "--copy-to", tmp_path / "sorted")
+        assert done.code == 2
+        assert "need a folder of images, got features only" in done.stderr
+
+
+def test_parquet_without_pyarrow_is_refused_before_the_work(here, photos, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    done = here("label", photos, "--labels", tmp_path / "few.csv", "--backbone", "never-reached", "--output", tmp_path / "x.parquet")
+    assert done.code == 2
+    assert "pip install 'ptmap[parquet]'" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -203,8 +203,23 @@ def test_suggestions_without_a_label(photos, extraction):
 
 
 def test_truth_by_folders_or_file(few, tmp_path):
-    assert read_truth("folders", ("a/1.jpg", "2.jpg"), root=None) == {0: "a"}
-    assert read_truth(str(few), tuple(f"{n}-{i}.png" for n in ("apple", "leek", "plum") for i in (0, 1)), root=None)[5] == "plum"
+    assert read_truth("folders", ("a/1.jpg", "2.jpg"), root=None).labels == {0: "a"}
+    assert read_truth(str(few), tuple(f"{n}-{i}.png" for n in ("apple", "leek", "plum") for i in (0, 1)), root=None).labels[5] == "plum"
+
+
+def test_a_truth_is_read_before_any_image_and_may_name_broken_ones(photos, few, tmp_path, extraction):
+    (tmp_path / "truth.csv").write_text("path,label\napple-5.png,apple\nnowhere.png,leek\n")
+    with pytest.raises(InputError, match=r"truth\.csv.*1 path not found"):
+        open_source(photos, labels=few, extraction=Forbidden(), truth=str(tmp_path / "truth.csv"))
+    for name in ("empty.png", "broken.png"):
+        (photos / name).write_bytes(b"" if name == "empty.png" else b"nothing")
+    (tmp_path / "truth.csv").write_text("path,label\nempty.png,leek\nbroken.png,leek\nplum-5.png,plum\nplum-5.png,plum\n")
+    source = open_source(photos, labels=few, extraction=extraction, truth=str(tmp_path / "truth.csv"))
+    assert {source.collection.names[item]: label for item, label in source.truth.items()} == {"plum-5.png": "plum"}
+    assert any("given twice alike" in remark for remark in source.remarks)
+    assert open_source(photos, labels=few, extraction=extraction).truth is None
+    begin_project(tmp_path / "p", source).close()
+    assert open_source(tmp_path / "p", labels=None, extraction=extraction, truth=str(tmp_path / "truth.csv")).truth == source.truth
 
 
 def test_a_project_begins_grows_and_exports(photos, few, tmp_path, extraction):

@@ -63,7 +63,7 @@ def label_command(
     from ptmap.labeling.outcome import describe_score, label_source
     from ptmap.labeling.predictor import Predictor, check_model
     from ptmap.labeling.report import write_report
-    from ptmap.labeling.sources import check_truth, files_read, read_truth
+    from ptmap.labeling.sources import check_truth, files_read, root_of
     from ptmap.labeling.table import check_abstain
     from ptmap.labeling.writing import check_apart, check_writable
 
@@ -86,11 +86,11 @@ def label_command(
     if model is not None:
         check_model(model)
     for place in filter(None, (copy_to, link_to)):
-        check_class_folders(place, photos)
+        check_class_folders(place, root_of(photos))
     source = open_with_progress(
-        photos, labels, backbone=backbone, device=device, batch_size=batch_size, num_workers=num_workers, enough=True
+        photos, labels, backbone=backbone, device=device, batch_size=batch_size, num_workers=num_workers, enough=True, truth=truth
     )
-    true = None if truth is None else read_truth(truth, source.collection.names, root=source.collection.root)
+    true = source.truth
     outcome = label_source(source, abstain=abstain, none_of_these=none_of_these)
     score, unscored = (None, None) if true is None else (outcome.score(true), outcome.unscored(true))
     for remark in outcome.remarks:
@@ -162,6 +162,7 @@ def open_with_progress(
     batch_size: int | None,
     num_workers: int | None,
     enough: bool = False,
+    truth: str | None = None,
 ) -> "Source":
     """Open what the person named, with a bar while features are computed."""
     from ptmap.features.store import FeatureStore
@@ -169,7 +170,7 @@ def open_with_progress(
 
     with resumable() as bar:
         extraction = Extraction(backbone, device, batch_size, num_workers, FeatureStore(), bar)
-        return open_source(photos, labels=labels, extraction=extraction, enough=enough)
+        return open_source(photos, labels=labels, extraction=extraction, enough=enough, truth=truth)
 
 
 @contextmanager

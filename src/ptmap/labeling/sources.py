@@ -73,9 +73,10 @@ class Source:
     remarks: tuple[str, ...]
     backbone: str  # "" where features were given
     n_listed: int  # the first so many items are the person's; labelled images from elsewhere come after
+    truth: dict[int, str] | None = None  # true labels to measure by, where they were given
 
 
-def open_source(path: Path, *, labels: Path | None, extraction: Extraction, enough: bool = False) -> Source:
+def open_source(path: Path, *, labels: Path | None, extraction: Extraction, enough: bool = False, truth: str | None = None) -> Source:
     """Items, features and labels of a folder of images, a file of features or a project.
 
     Args:
@@ -84,14 +85,23 @@ def open_source(path: Path, *, labels: Path | None, extraction: Extraction, enou
             has: sub-folders, the labels in the file, or the decisions in the project.
         extraction: How images become features.
         enough: Refuse labels that nothing can be learned from, before any image is read.
+        truth: As in `read_truth`; read before any image is.
     """
     if is_project(path):
-        return _of_project(path, labels)
+        return _of_project(path, labels, truth)
     if path.is_dir():
-        return _of_images(path, labels, extraction, enough=enough)
+        return _of_images(path, labels, extraction, enough=enough, truth=truth)
     if path.suffix.lower() in SUFFIXES:
         raise InputError(f"{path} is one image. Name a folder of images to label, or use `ptmap predict MODEL {path.name}`.")
-    return _of_features(path, labels)
+    return _of_features(path, labels, truth)
+
+
+def root_of(path: Path) -> Path | None:
+    """The folder of the images that a source is of; None where it is of features."""
+    if is_project(path):
+        with Project.open(path) as project:
+            return project.root
+    return None if path.is_file() else path
 
 
 def files_read(path: Path, *, labels: Path | None, truth: str | None, backbone: str) -> dict[str, Path | None]:
@@ -104,14 +114,15 @@ def files_read(path: Path, *, labels: Path | None, truth: str | None, backbone: 
     }
 
 
-def _of_images(folder: Path, labels: Path | None, extraction: Extraction, *, enough: bool) -> Source:
+def _of_images(folder: Path, labels: Path | None, extraction: Extraction, *, enough: bool, truth: str | None) -> Source:
     foreign = remark_foreign([folder])
     try:
         images = read_images(folder)
     except FileFormatError as error:
         raise FileFormatError(" ".join([str(error), *foreign])) from error
-    remarks = list(foreign)
-    n_photos = len(images)
+    n_photos, known = len(images), _known(images)
+    true = read_truth(truth, known, root=folder)
+    remarks = [*foreign, *true.remarks]
     by_name: dict[str, str]
     given = Given({})
     if labels is None:
@@ -119,29 +130,40 @@ def _of_images(folder: Path, labels: Path | None, extraction: Extraction, *, eno
     elif labels.is_dir():
         images, by_name = _join(images, read_images(labels), labels)
     else:  # before any image is read: a slip in a file of labels must not cost minutes
-        known = _known(images)
         given = read_labels(labels, known, root=folder)
         remarks += given.remarks
-        by_name = {known[item]: label for item, label in given.labels.items()}
+        by_name = _named(given, known)
     if enough:
-        readable = {item: by_name[name] for item, name in enumerate(images.names) if name in by_name}
-        check_enough(readable, len(images), because=[*given.remarks, *_lost(by_name, images.names)])
+        check_enough(_numbered(by_name, images.names), len(images), because=[*given.remarks, *_lost(by_name, images.names)])
     remarks += remark_problems(images)
     features, warned = extraction.with_remarks(images)
     collection = Collection.of_features(features, title=images.name).with_images(images, folder)
     beside = set(images.names[n_photos:])
     n_listed = sum(name not in beside for name in collection.names)
-    found = Given({item: by_name[name] for item, name in enumerate(collection.names) if name in by_name})
+    found = Given(_numbered(by_name, collection.names))
     lost = _lost(by_name, collection.names)
     if enough and lost:
         check_enough(found.labels, len(collection), because=[*given.remarks, *lost])
-    return _source(collection, found, [*remarks, *warned, *lost], extraction.backbone, n_listed)
+    source = _source(collection, found, [*remarks, *warned, *lost], extraction.backbone, n_listed)
+    return source if truth is None else replace(source, truth=_numbered(_named(true, known), collection.names))
 
 
 def remark_problems(images: ImageSet) -> list[str]:
     """A remark about what was passed over when the images were listed; or none."""
     problems = [str(each) for each in images.problems]
     return [f"{_count(len(problems), 'file')} passed over: {_some(problems)}"] if problems else []
+
+
+def _named(given: Given, names: Sequence[str]) -> dict[str, str]:
+    return {names[item]: label for item, label in given.labels.items()}
+
+
+def _numbered(by_name: Mapping[str, str], names: Sequence[str]) -> dict[int, str]:
+    return {item: by_name[name] for item, name in enumerate(names) if name in by_name}
+
+
+def _known_of(collection: Collection) -> Sequence[str]:
+    return collection.names if collection.root is None else _known(read_images(collection.root))
 
 
 def _known(images: ImageSet) -> list[str]:
@@ -200,7 +222,7 @@ def _size(images: ImageSet, index: int) -> int:
     return -1 if path is None else path.stat().st_size
 
 
-def _of_features(path: Path, labels: Path | None) -> Source:
+def _of_features(path: Path, labels: Path | None, truth: str | None) -> Source:
     features = read_features(path)
     collection = Collection.of_features(features, title=path.stem)
     if labels is None:
@@ -209,20 +231,25 @@ def _of_features(path: Path, labels: Path | None) -> Source:
         raise InputError(f"--labels must be a CSV file where features are given, got the folder {labels}.")
     else:
         given = read_labels(labels, collection.names)
-    return _source(collection, given, [], "", len(collection))
+    true = read_truth(truth, collection.names, root=None)
+    source = _source(collection, given, list(true.remarks), "", len(collection))
+    return source if truth is None else replace(source, truth=true.labels)
 
 
-def _of_project(path: Path, labels: Path | None) -> Source:
+def _of_project(path: Path, labels: Path | None, truth: str | None) -> Source:
     if labels is not None:
         raise InputError(f"--labels must be left out for a project, which has its own. Import them: ptmap serve {path} --labels {labels}")
     with Project.open(path) as project:
         collection = project.load()
         decided = project.labels_of(collection)
-        remarks = _remark_newcomers(project, path)
+        known = _known_of(collection)
+        true = read_truth(truth, known, root=collection.root)
+        remarks = [*true.remarks, *_remark_newcomers(project, path)]
         source = _source(
             collection, Given({item: each.label for item, each in decided.items()}), remarks, project.backbone, len(collection)
         )
-    return replace(source, origins={item: each.origin for item, each in decided.items()})
+    source = replace(source, origins={item: each.origin for item, each in decided.items()})
+    return source if truth is None else replace(source, truth=_numbered(_named(true, known), collection.names))
 
 
 def _remark_newcomers(project: Project, path: Path) -> list[str]:
@@ -276,10 +303,10 @@ def import_labels(project: Project, collection: Collection, labels: dict[int, st
 def import_file(project: Project, labels: Path) -> list[str]:
     """Import the labels of a CSV file; what should be said about it."""
     collection = project.load()
-    known = collection.names if collection.root is None else _known(read_images(collection.root))
+    known = _known_of(collection)
     given = read_labels(labels, known, root=collection.root)
-    by_name = {known[item]: label for item, label in given.labels.items()}
-    imported = import_labels(project, collection, {item: by_name[name] for item, name in enumerate(collection.names) if name in by_name})
+    by_name = _named(given, known)
+    imported = import_labels(project, collection, _numbered(by_name, collection.names))
     return [*given.remarks, *_lost(by_name, collection.names), imported.describe(labels)]
 
 
@@ -307,9 +334,11 @@ def check_truth(words: str | None) -> None:
         raise FileFormatError(f"--truth must be '{FOLDERS}' or a CSV file with columns path and label, got '{words}', which is no file.")
 
 
-def read_truth(words: str, names: tuple[str, ...], *, root: Path | None) -> dict[int, str]:
-    """The true labels, to measure by: "folders" for the names of the sub-folders, or a CSV file."""
-    return (labels_of_folders(names) if words == FOLDERS else read_labels(Path(words), names, root=root)).labels
+def read_truth(words: str | None, names: Sequence[str], *, root: Path | None) -> Given:
+    """The true labels, to measure by: "folders" for the names of the sub-folders, or a CSV file; none for None."""
+    if words is None:
+        return Given({})
+    return labels_of_folders(names) if words == FOLDERS else read_labels(Path(words), names, root=root)
 
 
 def _source(collection: Collection, given: Given, remarks: list[str], backbone: str, n_listed: int) -> Source:
