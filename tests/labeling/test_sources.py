@@ -2,12 +2,14 @@
 
 import shutil
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from ptmap.data import read_images
 from ptmap.errors import FileFormatError, InputError, PtmapError
 from ptmap.features.store import FeatureStore
 from ptmap.labeling.later import predict_later
@@ -306,6 +308,27 @@ def test_labels_imported_again_leave_what_the_person_decided(photos, few, tmp_pa
     assert given[place["plum-0.png"]].label == given[place["plum-2.png"]].label == "plum"
     assert said[-2] == "1 label lost with images that cannot be read: empty.png."
     assert said[-1] == f"1 label imported from {few}; 2 images stay as you decided."
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_an_image_that_changes_while_features_are_computed_is_noticed(photos, few, tmp_path, extraction, begun):
+    def change(progress):
+        if progress.stage == "extract" and progress.done == progress.total:  # every image was read by now
+            shutil.copy(photos / "plum-3.png", photos / "apple-3.png")
+
+    meddled = replace(extraction, on_progress=change)
+    if begun:
+        begin_project(tmp_path / "p", open_source(photos, labels=few, extraction=extraction)).close()
+        Image.new("RGB", (32, 32), (250, 250, 9)).save(photos / "apple-4.png")
+        start_session(tmp_path / "p", photos=None, labels=None, extraction=meddled).close()
+    else:
+        begin_project(tmp_path / "p", open_source(photos, labels=few, extraction=meddled)).close()
+    with Project.open(tmp_path / "p", write=True) as project:
+        assert project.newcomers(read_images(photos)) == ["apple-3.png"]
+        refresh(project, extraction)
+        kept = project.load()
+        assert project.newcomers(read_images(photos)) == []
+    np.testing.assert_array_equal(kept.features[kept.names.index("apple-3.png")], kept.features[kept.names.index("plum-3.png")])
 
 
 def test_projects_refuse_what_is_in_the_way(photos, few, tmp_path, extraction):

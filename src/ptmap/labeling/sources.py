@@ -74,6 +74,7 @@ class Source:
     backbone: str  # "" where features were given
     n_listed: int  # the first so many items are the person's; labelled images from elsewhere come after
     truth: dict[int, str] | None = None  # true labels to measure by, where they were given
+    stamps: Mapping[str, str] | None = None  # of the images before their features were computed
 
 
 def open_source(path: Path, *, labels: Path | None, extraction: Extraction, enough: bool = False, truth: str | None = None) -> Source:
@@ -136,6 +137,7 @@ def _of_images(folder: Path, labels: Path | None, extraction: Extraction, *, eno
     if enough:
         check_enough(_numbered(by_name, images.names), len(images), because=[*given.remarks, *_lost(by_name, images.names)])
     remarks += remark_problems(images)
+    stamps = stamps_of(images)
     features, warned = extraction.with_remarks(images)
     collection = Collection.of_features(features, title=images.name).with_images(images, folder)
     beside = set(images.names[n_photos:])
@@ -144,7 +146,7 @@ def _of_images(folder: Path, labels: Path | None, extraction: Extraction, *, eno
     lost = _lost(by_name, collection.names)
     if enough and lost:
         check_enough(found.labels, len(collection), because=[*given.remarks, *lost])
-    source = _source(collection, found, [*remarks, *warned, *lost], extraction.backbone, n_listed)
+    source = replace(_source(collection, found, [*remarks, *warned, *lost], extraction.backbone, n_listed), stamps=stamps)
     return source if truth is None else replace(source, truth=_numbered(_named(true, known), collection.names))
 
 
@@ -268,7 +270,7 @@ def begin_project(folder: Path, source: Source) -> Project:
             "Put them into the folder of photos, or give the labels as a CSV file."
         )
     features = FeatureSet.from_arrays(collection.features, [-1] * len(collection), [], collection.provenance, collection.names)
-    project = Project.create(folder, features, title=collection.title, root=collection.root, backbone=source.backbone)
+    project = Project.create(folder, features, title=collection.title, root=collection.root, backbone=source.backbone, stamps=source.stamps)
     import_labels(project, collection, source.labels)
     return project
 
@@ -323,8 +325,9 @@ def refresh(project: Project, extraction: Extraction) -> list[str]:
     images = read_images(project.root)
     if not project.backbone or not project.is_stale(images):
         return []
+    stamps = stamps_of(images)
     features, remarks = replace(extraction, backbone=project.backbone).with_remarks(images)
-    project.keep_features(features, stamps_of(images))
+    project.keep_features(features, stamps)
     return remarks
 
 
