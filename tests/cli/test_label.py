@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 from ptmap.backbones import build_backbone, save_backbone
+from ptmap.data import read_images
 from ptmap.features import FeatureSet
 from ptmap.labeling.project import Project
 
@@ -171,6 +172,8 @@ def test_bad_labels_end_in_words(here, photos, backbone, tmp_path, labels, words
         (("--output", "photos"), "must end in .csv"),
         (("--output", "few.csv/x.csv"), "cannot be written"),
         (("--report", "photos"), "is a folder"),
+        (("--report", "r.pdf"), "--report must end in .html, got 'r.pdf'"),
+        (("--label-studio", "photos/apple/0.png"), "--label-studio must end in .json"),
         (("--model", "m.bin"), "must end in .safetensors"),
         (("--label-studio", "few.csv/x.json"), "cannot be written"),
         (("--copy-to", "photos/sorted"), "must not lie inside"),
@@ -262,6 +265,33 @@ def test_a_class_of_one_and_nothing_left(here, photos, backbone, tmp_path):
     done = here("label", photos, *options)  # sub-folders: every image has a label
     assert done.code == 0
     assert "nothing left to label" in done.stderr
+
+
+def test_a_backbone_that_would_have_no_effect_is_refused(here, photos, backbone, tmp_path, make_file):
+    options = ("--output", tmp_path / "x.csv", "--backbone")
+    done = here("label", make_file(), *options, "nonsense")
+    assert done.code == 2
+    assert "--backbone must be left out for" in done.stderr
+    assert "holds features already, got 'nonsense'" in done.stderr
+    images = read_images(photos)
+    features = FeatureSet.from_arrays(np.random.default_rng(0).gamma(1.0, size=(12, 4)), [-1] * 12, [], names=images.names)
+    with Project.create(tmp_path / "p", features, title="p", root=photos, backbone="conv4") as project:
+        project.journal.decide({"apple/0.png": "apple", "leek/0.png": "leek"}, origin="person")
+    for command in (("label", tmp_path / "p", *options), ("next", tmp_path / "p", "--backbone"), ("serve", tmp_path / "p", "--backbone")):
+        done = here(*command, "resnet18")
+        assert done.code == 2
+        assert "a project of features by conv4, got 'resnet18'" in done.stderr
+    assert here("label", tmp_path / "p", *options, "conv4").code == 0
+
+
+def test_next_says_when_nothing_is_left(here, photos, backbone):
+    done = here("next", photos, "--backbone", backbone, "--device", "cpu")  # sub-folders: every image has a label
+    assert done.code == 0
+    assert done.stdout == ""
+    assert "Every image has a label" in done.stderr
+    (photos / "leek").rename(photos / "apple" / "more")  # one class only
+    done = here("next", photos, "--backbone", backbone, "--device", "cpu", "--json")
+    assert json.loads(done.stdout) == {"next": [], "advice": "Every image has a label: there is none to label next."}
 
 
 def test_guesses_are_not_labels_the_next_time(here, photos, backbone, tmp_path):

@@ -125,7 +125,14 @@ def test_a_label_given_twice_alike_counts_once_and_is_remarked_on(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "words"), [("", "empty file"), ("a/1.jpg,leek\n", "names of its columns"), ("path\na/1.jpg\n", "names of")]
+    ("text", "words"),
+    [
+        ("", "empty file"),
+        ("a/1.jpg,leek\n", "names of its columns"),
+        ("path\na/1.jpg\n", "names of"),
+        ("filename,species\na/1.jpg,leek\n", "got 'filename,species'. Rename the column of labels to label."),
+        ("place,label\na/1.jpg,leek\n", "Rename the column of paths to path."),
+    ],
 )
 def test_files_that_are_no_labels(tmp_path, text, words):
     with pytest.raises(FileFormatError, match=words):

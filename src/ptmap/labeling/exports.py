@@ -13,7 +13,7 @@ from urllib.parse import quote
 from ptmap.errors import InputError, MissingExtraError
 from ptmap.labeling.collection import Collection
 from ptmap.labeling.table import LabelRow
-from ptmap.labeling.writing import check_writable, make_folder, unwritable, write_file
+from ptmap.labeling.writing import check_suffix, check_writable, make_folder, unwritable, write_file
 
 UNKNOWN_FOLDER = "unlabelled"  # of images that the model left without a label
 FORBIDDEN = re.compile(r'[<>:"/\\|?*\x00-\x1f]')  # what Windows, the strictest, does not allow in file names
@@ -37,8 +37,7 @@ def to_csv(rows: Sequence[LabelRow], none_of_these: Sequence[float] | None = Non
 
 def check_table(path: Path) -> None:
     """Refuse a path that `write_table` could not write, before any work is done."""
-    if path.suffix.lower() not in TABLES:
-        raise InputError(f"--output must end in {' or '.join(TABLES)}, got '{path.name}'.")
+    check_suffix("--output", path, TABLES)
     check_writable(path)
     if path.suffix.lower() == ".parquet":
         _require_pyarrow()

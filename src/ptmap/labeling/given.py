@@ -182,9 +182,14 @@ def _rows(path: Path) -> Iterable[tuple[int, str, str, str]]:
     name_at = next((header.index(word) for word in NAME_COLUMNS if word in header), None)
     label_at = next((header.index(word) for word in LABEL_COLUMNS if word in header), None)
     if name_at is None or label_at is None:
+        way = "Rename them, or add the line 'path,label' where there is none."
+        if name_at is not None:
+            way = "Rename the column of labels to label."
+        elif label_at is not None:
+            way = "Rename the column of paths to path."
         raise FileFormatError(
-            f"{path} must begin with the names of its columns, path (or file_name) and label, "
-            f"got '{first[:80]}'. Add the line 'path,label'."
+            f"{path} must begin with the names of its columns, path (or {_words(NAME_COLUMNS)}) and label (or {_words(LABEL_COLUMNS)}), "
+            f"got '{first[:80]}'. {way}"
         )
     origin_at = header.index(ORIGIN) if ORIGIN in header else None
     line = 1
@@ -196,6 +201,10 @@ def _rows(path: Path) -> Iterable[tuple[int, str, str, str]]:
             line = reader.line_num + 1
     except csv.Error as error:
         raise FileFormatError(f"{path}, line {line}: {error}. Is a quotation mark left open? Save the file as CSV anew.") from error
+
+
+def _words(columns: Sequence[str]) -> str:
+    return ", ".join(columns[1:])
 
 
 def _text(path: Path) -> str:

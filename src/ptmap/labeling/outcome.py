@@ -186,6 +186,8 @@ def label_source(source: Source, *, abstain: float = 0.0, none_of_these: bool = 
 
 def suggest_next(source: Source, *, n: int) -> tuple[list[str], str]:
     """The names of the n items to label next, and whether it is worth it; works without any label too."""
+    if len(source.labels) == len(source.collection):
+        return [], "Every image has a label: there is none to label next."
     if len(set(source.labels.values())) >= 2:
         outcome = label_source(source)
         return [source.collection.names[item] for item in outcome.suggest(n)], outcome.advice

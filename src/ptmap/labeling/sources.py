@@ -97,6 +97,28 @@ def open_source(path: Path, *, labels: Path | None, extraction: Extraction, enou
     return _of_features(path, labels, truth)
 
 
+def choose_backbone(path: Path, given: str | None) -> str:
+    """The backbone for a source; one that would have no effect is refused.
+
+    Args:
+        path: What to label.
+        given: What the person asked for; None for the default.
+    """
+    if given is None:
+        return BACKBONE
+    if is_project(path):
+        with Project.open(path) as project:
+            kept = project.backbone
+        if given != kept:
+            features = f"features by {kept}" if kept else "given features"
+            raise InputError(
+                f"--backbone must be left out for {path}, a project of {features}, got '{given}'. Begin another project to use it."
+            )
+    elif path.is_file() and path.suffix.lower() not in SUFFIXES:
+        raise InputError(f"--backbone must be left out for {path}, which holds features already, got '{given}'.")
+    return given
+
+
 def root_of(path: Path) -> Path | None:
     """The folder of the images that a source is of; None where it is of features."""
     if is_project(path):

@@ -1,7 +1,7 @@
 """Folders and files that come into being whole, or not at all, with a word about why not."""
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -32,6 +32,15 @@ def write_file(path: Path, content: bytes) -> None:
     finally:
         with suppress(OSError):  # the folder is no folder: there is nothing to tidy up
             temporary.unlink(missing_ok=True)
+
+
+def check_suffix(argument: str, path: Path, suffixes: Sequence[str]) -> None:
+    """Refuse a path that ends otherwise.
+
+    >>> check_suffix("--report", Path("r.HTML"), [".html"])
+    """
+    if path.suffix.lower() not in suffixes:
+        raise InputError(f"{argument} must end in {' or '.join(suffixes)}, got '{path.name}'.")
 
 
 def check_writable(path: Path) -> None:
