@@ -12,11 +12,12 @@ from PIL import Image
 from ptmap.data import read_images
 from ptmap.errors import FileFormatError, InputError, PtmapError
 from ptmap.features.store import FeatureStore
+from ptmap.labeling.importing import begin_project, import_labels, refresh
 from ptmap.labeling.later import predict_later
 from ptmap.labeling.outcome import label_source, suggest_next
 from ptmap.labeling.predictor import Predictor
 from ptmap.labeling.project import Project
-from ptmap.labeling.sources import Extraction, begin_project, import_labels, open_source, read_truth, refresh
+from ptmap.labeling.sources import Extraction, open_source, read_truth
 from ptmap.labeling.starting import start_session
 
 

@@ -14,8 +14,9 @@ from ptmap.errors import FileFormatError, InputError
 from ptmap.features import read_features
 from ptmap.labeling.collection import Collection
 from ptmap.labeling.foreign import is_foreign, remark_foreign
+from ptmap.labeling.naming import remark_problems
 from ptmap.labeling.predictor import Predictor
-from ptmap.labeling.sources import Extraction, remark_problems
+from ptmap.labeling.sources import Extraction
 from ptmap.labeling.table import LabelRow, check_abstain
 
 

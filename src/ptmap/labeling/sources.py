@@ -4,7 +4,6 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -18,13 +17,13 @@ from ptmap.features.store import FeatureStore
 from ptmap.labeling.collection import Collection
 from ptmap.labeling.foreign import remark_foreign
 from ptmap.labeling.given import Given, check_enough, labels_of_folders, read_labels
+from ptmap.labeling.naming import by_item, by_name_of, count, known_names, known_to, remark_lost, remark_problems
 from ptmap.labeling.project import FEATURES, Project, is_project, stamps_of
 from ptmap.labeling.table import IMPORT
 
 FOLDERS = "folders"  # as a truth or as labels: the names of the sub-folders
 BACKBONE = "efficientnet-lite0"  # small, good, and its weights come by pip
 BESIDE = "labels:"  # before the names of labelled images that lie elsewhere
-SHOWN = 5  # images that a remark names
 
 
 @dataclass(frozen=True)
@@ -143,7 +142,7 @@ def _of_images(folder: Path, labels: Path | None, extraction: Extraction, *, eno
         images = read_images(folder)
     except FileFormatError as error:
         raise FileFormatError(" ".join([str(error), *foreign])) from error
-    n_photos, known = len(images), _known(images)
+    n_photos, known = len(images), known_names(images)
     true = read_truth(truth, known, root=folder)
     remarks = [*foreign, *true.remarks]
     by_name: dict[str, str]
@@ -155,55 +154,21 @@ def _of_images(folder: Path, labels: Path | None, extraction: Extraction, *, eno
     else:  # before any image is read: a slip in a file of labels must not cost minutes
         given = read_labels(labels, known, root=folder)
         remarks += given.remarks
-        by_name = _named(given, known)
+        by_name = by_name_of(given, known)
     if enough:
-        check_enough(_numbered(by_name, images.names), len(images), because=[*given.remarks, *_lost(by_name, images.names)])
+        check_enough(by_item(by_name, images.names), len(images), because=[*given.remarks, *remark_lost(by_name, images.names)])
     remarks += remark_problems(images)
     stamps = stamps_of(images)
     features, warned = extraction.with_remarks(images)
     collection = Collection.of_features(features, title=images.name).with_images(images, folder)
     beside = set(images.names[n_photos:])
     n_listed = sum(name not in beside for name in collection.names)
-    found = Given(_numbered(by_name, collection.names))
-    lost = _lost(by_name, collection.names)
+    found = Given(by_item(by_name, collection.names))
+    lost = remark_lost(by_name, collection.names)
     if enough and lost:
         check_enough(found.labels, len(collection), because=[*given.remarks, *lost])
     source = replace(_source(collection, found, [*remarks, *warned, *lost], extraction.backbone, n_listed), stamps=stamps)
-    return source if truth is None else replace(source, truth=_numbered(_named(true, known), collection.names))
-
-
-def remark_problems(images: ImageSet) -> list[str]:
-    """A remark about what was passed over when the images were listed; or none."""
-    problems = [str(each) for each in images.problems]
-    return [f"{_count(len(problems), 'file')} passed over: {_some(problems)}"] if problems else []
-
-
-def _named(given: Given, names: Sequence[str]) -> dict[str, str]:
-    return {names[item]: label for item, label in given.labels.items()}
-
-
-def _numbered(by_name: Mapping[str, str], names: Sequence[str]) -> dict[int, str]:
-    return {item: by_name[name] for item, name in enumerate(names) if name in by_name}
-
-
-def _known_of(collection: Collection) -> Sequence[str]:
-    return collection.names if collection.root is None else _known(read_images(collection.root))
-
-
-def _known(images: ImageSet) -> list[str]:
-    """The names that a file may use: to label what was passed over is no mistake."""
-    return [*images.names, *(problem.name for problem in images.problems)]
-
-
-def _lost(by_name: Mapping[str, str], names: Sequence[str]) -> list[str]:
-    """A remark about labels of images that are not among those that can be read, and about classes that have no other; or none."""
-    there = set(names)
-    lost = [name for name in by_name if name not in there]
-    if not lost:
-        return []
-    gone = sorted({by_name[name] for name in lost} - {label for name, label in by_name.items() if name in there})
-    classes = f" No other image of {'this class has' if len(gone) == 1 else 'these classes has'} a label: {_some(gone)}." if gone else ""
-    return [f"{_count(len(lost), 'label')} lost with images that cannot be read: {_some(lost)}.{classes}"]
+    return source if truth is None else replace(source, truth=by_item(by_name_of(true, known), collection.names))
 
 
 def _join(photos: ImageSet, labelled: ImageSet, folder: Path) -> tuple[ImageSet, dict[str, str]]:
@@ -266,91 +231,21 @@ def _of_project(path: Path, labels: Path | None, truth: str | None) -> Source:
     with Project.open(path) as project:
         collection = project.load()
         decided = project.labels_of(collection)
-        known = _known_of(collection)
+        known = known_to(collection)
         true = read_truth(truth, known, root=collection.root)
         remarks = [*true.remarks, *_remark_newcomers(project, path)]
         source = _source(
             collection, Given({item: each.label for item, each in decided.items()}), remarks, project.backbone, len(collection)
         )
     source = replace(source, origins={item: each.origin for item, each in decided.items()})
-    return source if truth is None else replace(source, truth=_numbered(_named(true, known), collection.names))
+    return source if truth is None else replace(source, truth=by_item(by_name_of(true, known), collection.names))
 
 
 def _remark_newcomers(project: Project, path: Path) -> list[str]:
     if project.root is None or not project.backbone:
         return []
     n = len(project.newcomers(read_images(project.root)))
-    return [f"{_count(n, 'photo')} came or changed since: run ptmap serve {path} to take {'it' if n == 1 else 'them'} up."] if n else []
-
-
-def begin_project(folder: Path, source: Source) -> Project:
-    """A new project of a source, open for writing, with its labels imported."""
-    collection = source.collection
-    if source.n_listed < len(collection):
-        raise InputError(
-            "a project must hold all its labelled images in one folder, got some from elsewhere. "
-            "Put them into the folder of photos, or give the labels as a CSV file."
-        )
-    features = FeatureSet.from_arrays(collection.features, [-1] * len(collection), [], collection.provenance, collection.names)
-    project = Project.create(folder, features, title=collection.title, root=collection.root, backbone=source.backbone, stamps=source.stamps)
-    import_labels(project, collection, source.labels)
-    return project
-
-
-class Imported(NamedTuple):
-    """How many labels were new, and how many gave way to what the person had decided otherwise."""
-
-    n_new: int
-    n_kept: int
-
-    def describe(self, labels: Path) -> str:
-        """One line for the person.
-
-        >>> Imported(1, 2).describe(Path("few.csv"))
-        '1 label imported from few.csv; 2 images stay as you decided.'
-        """
-        kept = f"; {_count(self.n_kept, 'image')} {'stays' if self.n_kept == 1 else 'stay'} as you decided" if self.n_kept else ""
-        return f"{_count(self.n_new, 'label')} imported from {labels}{kept}."
-
-
-def import_labels(project: Project, collection: Collection, labels: dict[int, str]) -> Imported:
-    """Take over labels that the project does not have yet in the same way, except where a person decided last."""
-    current = project.labels_of(collection)
-    by_label = sorted(labels.items(), key=lambda pair: pair[1])  # so that classes come in the order of their names
-    other = {collection.names[item]: label for item, label in by_label if item not in current or current[item].label != label}
-    new = {name: label for name, label in other.items() if not _is_decided(project, name)}
-    if new:
-        project.journal.decide(new, origin=IMPORT)
-    return Imported(len(new), len(other) - len(new))
-
-
-def import_file(project: Project, labels: Path) -> list[str]:
-    """Import the labels of a CSV file; what should be said about it."""
-    collection = project.load()
-    known = _known_of(collection)
-    given = read_labels(labels, known, root=collection.root)
-    by_name = _named(given, known)
-    imported = import_labels(project, collection, _numbered(by_name, collection.names))
-    return [*given.remarks, *_lost(by_name, collection.names), imported.describe(labels)]
-
-
-def _is_decided(project: Project, name: str) -> bool:
-    """Whether the last decision about an item is a person's; to take a label away is one too."""
-    valid = [each["origin"] for each in project.journal.history(name) if each["undone"] is None]
-    return bool(valid) and valid[-1] != IMPORT
-
-
-def refresh(project: Project, extraction: Extraction) -> list[str]:
-    """Compute the features of images that came or changed since; what should be said about it."""
-    if project.root is None or not project.root.is_dir():
-        return []
-    images = read_images(project.root)
-    if not project.backbone or not project.is_stale(images):
-        return []
-    stamps = stamps_of(images)
-    features, remarks = replace(extraction, backbone=project.backbone).with_remarks(images)
-    project.keep_features(features, stamps)
-    return remarks
+    return [f"{count(n, 'photo')} came or changed since: run ptmap serve {path} to take {'it' if n == 1 else 'them'} up."] if n else []
 
 
 def check_truth(words: str | None) -> None:
@@ -369,11 +264,3 @@ def read_truth(words: str | None, names: Sequence[str], *, root: Path | None) ->
 def _source(collection: Collection, given: Given, remarks: list[str], backbone: str, n_listed: int) -> Source:
     origins = dict.fromkeys(given.labels, IMPORT)
     return Source(collection, given.labels, origins, (*remarks, *given.remarks), backbone, n_listed)
-
-
-def _count(n: int, word: str) -> str:
-    return f"{n:,} {word}{'' if n == 1 else 's'}"
-
-
-def _some(words: list[str]) -> str:
-    return "; ".join(words[:SHOWN]) + (f"; and {len(words) - SHOWN:,} more" if len(words) > SHOWN else "")

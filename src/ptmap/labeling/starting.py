@@ -8,9 +8,10 @@ import numpy as np
 from ptmap.errors import InputError
 from ptmap.features import read_features
 from ptmap.labeling.collection import Collection
+from ptmap.labeling.importing import begin_project, import_file, refresh
 from ptmap.labeling.project import Project, check_place, is_project
 from ptmap.labeling.session import Session
-from ptmap.labeling.sources import Extraction, begin_project, import_file, open_source, refresh
+from ptmap.labeling.sources import Extraction, open_source
 
 
 def start_session(
