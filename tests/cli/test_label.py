@@ -3,12 +3,16 @@
 import csv
 import json
 import sqlite3
+import sys
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from ptmap.backbones import build_backbone, save_backbone
+from ptmap.data import read_images
+from ptmap.features import FeatureSet
+from ptmap.labeling.project import Project
 
 COLORS = {"apple": (200, 40, 40), "leek": (40, 170, 60)}
 
@@ -66,8 +70,24 @@ def test_json_says_the_same(here, photos, backbone, tmp_path):
     options = ("--labels", tmp_path / "few.csv", "--backbone", backbone, "--device", "cpu", "--output", tmp_path / "l.csv", "--json")
     found = json.loads(here("label", photos, *options, "--truth", "folders", "--abstain", "1").stdout)
     assert (found["images"], found["given"], found["labelled"] + found["left_out"]) == (12, 4, 8)
-    assert found["score"] == {"right": 8, "right_nearest_class_mean": 8, "of": 8}
+    kept, left_out = found["labelled"], found["left_out"]
+    expected = {"right": kept, "right_nearest_class_mean": kept, "of": kept, "n_left_out": left_out, "other_classes": {}}
+    assert found["score"] == expected
     assert found["features"]["fingerprint"]
+
+
+def test_classes_that_no_label_names_are_counted_apart(here, photos, backbone, tmp_path):
+    few = tmp_path / "few.csv"
+    options = ("--labels", few, "--backbone", backbone, "--device", "cpu", "--output", tmp_path / "l.csv", "--truth", "folders")
+    few.write_text(few.read_text().replace(",leek", ",Lauch"))
+    done = here("label", photos, *options)
+    assert "4 of 4 right: 100.0%" in done.stdout
+    assert "4 images not scored, of classes that no label names: 'leek' (4)." in done.stdout
+    few.write_text(few.read_text().replace(",apple", ",Apfel"))
+    done = here("label", photos, *options, "--report", tmp_path / "r.html")
+    assert done.code == 0
+    assert "right:" not in done.stdout
+    assert "8 images not scored, of classes that no label names: 'apple' (4), 'leek' (4)." in done.stdout
 
 
 @pytest.fixture
@@ -154,9 +174,12 @@ def test_bad_labels_end_in_words(here, photos, backbone, tmp_path, labels, words
         (("--output", "photos"), "must end in .csv"),
         (("--output", "few.csv/x.csv"), "cannot be written"),
         (("--report", "photos"), "is a folder"),
+        (("--report", "r.pdf"), "--report must end in .html, got 'r.pdf'"),
+        (("--label-studio", "photos/apple/0.png"), "--label-studio must end in .json"),
         (("--model", "m.bin"), "must end in .safetensors"),
         (("--label-studio", "few.csv/x.json"), "cannot be written"),
         (("--copy-to", "photos/sorted"), "must not lie inside"),
+        (("--copy-to", "few.csv/sorted"), "cannot be written"),
         (("--truth", "nowhere.csv"), "--truth must be 'folders' or a CSV file"),
         (("--abstain", "90"), "from 0 to 1"),
     ],
@@ -167,6 +190,52 @@ def test_what_cannot_work_is_refused_before_the_work(here, photos, tmp_path, mon
     assert done.code == 2
     assert words in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_features_cannot_be_copied_into_folders(here, make_file, tmp_path, monkeypatch):
+    project = tmp_path / "p"
+    Project.create(project, FeatureSet.from_arrays([[1.0, 2.0], [2.0, 1.0]], [-1, -1], []), title="p").close()
+    monkeypatch.setattr("ptmap.features.readers.READERS", {})  # whoever reads the file reads it too early
+    for photos in (make_file(), project):
+        done = here("label", photos, "--output", tmp_path / "x.csv", "--copy-to", tmp_path / "sorted")
+        assert done.code == 2
+        assert "need a folder of images, got features only" in done.stderr
+
+
+def test_parquet_without_pyarrow_is_refused_before_the_work(here, photos, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    done = here("label", photos, "--labels", tmp_path / "few.csv", "--backbone", "never-reached", "--output", tmp_path / "x.parquet")
+    assert done.code == 2
+    assert "pip install 'ptmap[parquet]'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("photos", "--labels", "labels.csv"), "--output must not be labels.csv, which is --labels"),
+        (("photos", "--labels", "few.csv", "--output", "photos/../few.csv"), "which is --labels"),
+        (("photos", "--labels", "few.csv", "--output", "link.csv"), "which is --labels"),
+        (("photos", "--labels", "few.csv", "--truth", "labels.csv"), "which is --truth"),
+        (("photos", "--labels", "few.csv", "--output", "x.csv", "--report", "x.csv"), "--report must not be x.csv, which is --output"),
+        (("photos", "--labels", "few.csv", "--copy-to", "sorted", "--link-to", "./sorted"), "--link-to must not be sorted"),
+        (("f.safetensors", "--model", "f.safetensors"), "--model must not be f.safetensors, which is PHOTOS"),
+        (("p", "--model", "p/features.safetensors"), "which is PHOTOS"),
+        (("photos", "--backbone", "conv4.safetensors", "--model", "conv4.safetensors"), "which is --backbone"),
+    ],
+)
+def test_no_input_and_no_other_output_is_overwritten(here, photos, backbone, tmp_path, monkeypatch, arguments, words):
+    monkeypatch.chdir(tmp_path)
+    for name in ("labels.csv", "f.safetensors"):
+        (tmp_path / name).write_bytes((tmp_path / "few.csv").read_bytes())
+    (tmp_path / "link.csv").symlink_to("few.csv")
+    FeatureSet.from_arrays([[1.0, 2.0], [2.0, 1.0]], [-1, -1], []).save(tmp_path / "f.safetensors")
+    Project.create(tmp_path / "p", FeatureSet.load(tmp_path / "f.safetensors"), title="p").close()
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    done = here("label", *arguments)
+    assert done.code == 2
+    assert words in done.stderr
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
 def test_images_that_cannot_be_read_are_said_in_one_line(here, photos, backbone, tmp_path):
@@ -198,6 +267,48 @@ def test_a_class_of_one_and_nothing_left(here, photos, backbone, tmp_path):
     done = here("label", photos, *options)  # sub-folders: every image has a label
     assert done.code == 0
     assert "nothing left to label" in done.stderr
+
+
+def test_a_backbone_that_would_have_no_effect_is_refused(here, photos, backbone, tmp_path, make_file):
+    options = ("--output", tmp_path / "x.csv", "--backbone")
+    done = here("label", make_file(), *options, "nonsense")
+    assert done.code == 2
+    assert "--backbone must be left out for" in done.stderr
+    assert "holds features already, got 'nonsense'" in done.stderr
+    images = read_images(photos)
+    features = FeatureSet.from_arrays(np.random.default_rng(0).gamma(1.0, size=(12, 4)), [-1] * 12, [], names=images.names)
+    with Project.create(tmp_path / "p", features, title="p", root=photos, backbone="conv4") as project:
+        project.journal.decide({"apple/0.png": "apple", "leek/0.png": "leek"}, origin="person")
+    for command in (("label", tmp_path / "p", *options), ("next", tmp_path / "p", "--backbone"), ("serve", tmp_path / "p", "--backbone")):
+        done = here(*command, "resnet18")
+        assert done.code == 2
+        assert "a project of features by conv4, got 'resnet18'" in done.stderr
+    assert here("label", tmp_path / "p", *options, "conv4").code == 0
+
+
+def test_next_says_when_nothing_is_left(here, photos, backbone):
+    done = here("next", photos, "--backbone", backbone, "--device", "cpu")  # sub-folders: every image has a label
+    assert done.code == 0
+    assert done.stdout == ""
+    assert "Every image has a label" in done.stderr
+    (photos / "leek").rename(photos / "apple" / "more")  # one class only
+    done = here("next", photos, "--backbone", backbone, "--device", "cpu", "--json")
+    assert json.loads(done.stdout) == {"next": [], "advice": "Every image has a label: there is none to label next."}
+
+
+def test_guesses_are_not_labels_the_next_time(here, photos, backbone, tmp_path):
+    options = ("--backbone", backbone, "--device", "cpu", "--output")
+    assert here("label", photos, "--labels", tmp_path / "few.csv", *options, tmp_path / "first.csv").code == 0
+    done = here("label", photos, "--labels", tmp_path / "first.csv", *options, tmp_path / "second.csv")
+    assert "4 labels given, 8 found" in done.stdout
+    assert "8 rows of origin 'model' are guesses of ptmap" in done.stderr
+    assert (tmp_path / "second.csv").read_text() == (tmp_path / "first.csv").read_text()
+    lines = (tmp_path / "first.csv").read_text().splitlines()
+    (tmp_path / "guesses.csv").write_text("\n".join(line for line in lines if "import" not in line))
+    done = here("label", photos, "--labels", tmp_path / "guesses.csv", *options, tmp_path / "third.csv")
+    assert done.code == 2
+    assert "no labels to learn from" in done.stderr
+    assert "8 rows of origin 'model'" in done.stderr
 
 
 def test_serve_refuses_in_words(here, tmp_path, photos):

@@ -53,8 +53,18 @@ def test_paths_from_the_file_or_from_here(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("letters", ["a, b", 'say "x"', "a\u2028b", "=1+1", "früh 早餐"])
 def test_labels_as_ptmap_wrote_them_come_back(tmp_path, letters):
-    rows = [LabelRow("a/1.jpg", letters, 1.0, "", 1.0, "person"), LabelRow("b/3.jpg", "leek", 0.5, "", 0.1, "model")]
+    rows = [LabelRow("a/1.jpg", letters, 1.0, "", 1.0, "person"), LabelRow("b/3.jpg", "leek", 1.0, "", 1.0, "import")]
     assert read_labels(write(tmp_path, to_csv(rows)), NAMES).labels == {0: letters, 2: "leek"}
+
+
+def test_guesses_do_not_come_back_as_labels(tmp_path):
+    rows = [LabelRow("a/1.jpg", "leek", 1.0, "", 1.0, "person"), LabelRow("b/3.jpg", "leek", 0.5, "", 0.1, "model")]
+    found = read_labels(write(tmp_path, to_csv([*rows, LabelRow("a/2.jpg", "", 0.4, "leek", 0.1, "")])), NAMES)
+    assert found.labels == {0: "leek"}
+    assert len(found.remarks) == 1
+    assert "1 row of origin 'model' is a guess" in found.remarks[0]
+    with pytest.raises(InputError, match=r"no labels to learn from.*\. guessed"):
+        check_enough({}, 3, because=["guessed"])
 
 
 def test_what_excel_calls_unicode_text(tmp_path):
@@ -115,7 +125,14 @@ def test_a_label_given_twice_alike_counts_once_and_is_remarked_on(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "words"), [("", "empty file"), ("a/1.jpg,leek\n", "names of its columns"), ("path\na/1.jpg\n", "names of")]
+    ("text", "words"),
+    [
+        ("", "empty file"),
+        ("a/1.jpg,leek\n", "names of its columns"),
+        ("path\na/1.jpg\n", "names of"),
+        ("filename,species\na/1.jpg,leek\n", "got 'filename,species'. Rename the column of labels to label."),
+        ("place,label\na/1.jpg,leek\n", "Rename the column of paths to path."),
+    ],
 )
 def test_files_that_are_no_labels(tmp_path, text, words):
     with pytest.raises(FileFormatError, match=words):

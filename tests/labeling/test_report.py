@@ -144,6 +144,24 @@ def test_the_confusion_is_that_of_scikit_learn(tmp_path, make_blobs, hide, encod
     assert score.n_right == np.trace(score.confusion)
 
 
+def test_labels_that_were_left_out_are_not_scored(tmp_path, make_blobs, hide, encoder):
+    blobs = make_blobs(spread=3.0)
+    labels = hide(blobs.labels, 2)
+    np.savez(tmp_path / "f.npz", features=blobs.features, labels=labels, class_names=np.array(blobs.class_names))
+    source = open_source(tmp_path / "f.npz", labels=None, extraction=Extraction(backbone=encoder))
+    outcome = label_source(source, abstain=0.6)
+    truth = {i: "other" if label == 3 else f"c{label}" for i, label in enumerate(blobs.labels)}
+    named = [i for i in truth if labels[i] < 0 and truth[i] != "other"]
+    kept = [i for i in named if outcome.rows[i].label]
+    score, unscored = outcome.score(truth), outcome.unscored(truth)
+    assert 0 < len(kept) < len(named)
+    assert score.n == score.confusion.sum() == len(kept)
+    assert score.n_right == sum(outcome.rows[i].label == truth[i] for i in kept)
+    assert score.n_right_nearest == sum(outcome.class_names[outcome.nearest()[i]] == truth[i] for i in kept)
+    assert unscored == (len(named) - len(kept), {"other": 28})
+    assert "28 images not scored, of classes that no label names" in build_report(outcome, truth)
+
+
 @pytest.mark.parametrize("shape", [(40, 6), (6, 40)])
 def test_the_map_is_that_of_scikit_learn(shape):
     vectors = model.prepare(np.random.default_rng(0).gamma(1.0, size=shape).astype(np.float32))

@@ -2,18 +2,22 @@
 
 import shutil
 import warnings
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from ptmap.data import read_images
 from ptmap.errors import FileFormatError, InputError, PtmapError
 from ptmap.features.store import FeatureStore
+from ptmap.labeling.importing import begin_project, import_labels, refresh
 from ptmap.labeling.later import predict_later
 from ptmap.labeling.outcome import label_source, suggest_next
 from ptmap.labeling.predictor import Predictor
 from ptmap.labeling.project import Project
-from ptmap.labeling.sources import Extraction, begin_project, import_labels, open_source, read_truth, refresh
+from ptmap.labeling.sources import Extraction, open_source, read_truth
 from ptmap.labeling.starting import start_session
 
 
@@ -140,6 +144,27 @@ def test_labels_of_images_that_cannot_be_read_are_no_mistake(photos, few, extrac
     source = open_source(photos, labels=few, extraction=extraction)
     assert len(source.labels) == 6
     assert any("broken.png" in remark and "Replace it" in remark for remark in source.remarks)
+    assert any("2 labels lost" in remark and "empty.png; broken.png" in remark and "class" not in remark for remark in source.remarks)
+
+
+@pytest.mark.parametrize("enough", [False, True])
+def test_a_class_that_is_lost_with_its_only_image_is_named(photos, few, extraction, enough):
+    (photos / "broken.png").write_bytes(b"nothing")
+    few.write_text(few.read_text() + "broken.png,pear\n")
+    source = open_source(photos, labels=few, extraction=extraction, enough=enough)
+    lost = "1 label lost with images that cannot be read: broken.png. No other image of this class has a label: pear."
+    assert lost in source.remarks
+    few.write_text("path,label\napple-0.png,apple\nbroken.png,pear\n")
+    if enough:
+        with pytest.raises(InputError, match=r"at least two classes.*broken\.png.*pear"):
+            open_source(photos, labels=few, extraction=extraction, enough=True)
+
+
+def test_a_class_that_is_lost_with_an_empty_file_is_named_before_the_work(photos, few):
+    (photos / "empty.png").touch()
+    few.write_text("path,label\napple-0.png,apple\nempty.png,pear\n")
+    with pytest.raises(InputError, match=r"at least two classes.*empty\.png.*pear"):
+        open_source(photos, labels=few, extraction=Forbidden(), enough=True)
 
 
 def test_pictures_in_other_forms_are_named(photos, few, extraction, tmp_path):
@@ -181,8 +206,23 @@ def test_suggestions_without_a_label(photos, extraction):
 
 
 def test_truth_by_folders_or_file(few, tmp_path):
-    assert read_truth("folders", ("a/1.jpg", "2.jpg"), root=None) == {0: "a"}
-    assert read_truth(str(few), tuple(f"{n}-{i}.png" for n in ("apple", "leek", "plum") for i in (0, 1)), root=None)[5] == "plum"
+    assert read_truth("folders", ("a/1.jpg", "2.jpg"), root=None).labels == {0: "a"}
+    assert read_truth(str(few), tuple(f"{n}-{i}.png" for n in ("apple", "leek", "plum") for i in (0, 1)), root=None).labels[5] == "plum"
+
+
+def test_a_truth_is_read_before_any_image_and_may_name_broken_ones(photos, few, tmp_path, extraction):
+    (tmp_path / "truth.csv").write_text("path,label\napple-5.png,apple\nnowhere.png,leek\n")
+    with pytest.raises(InputError, match=r"truth\.csv.*1 path not found"):
+        open_source(photos, labels=few, extraction=Forbidden(), truth=str(tmp_path / "truth.csv"))
+    for name in ("empty.png", "broken.png"):
+        (photos / name).write_bytes(b"" if name == "empty.png" else b"nothing")
+    (tmp_path / "truth.csv").write_text("path,label\nempty.png,leek\nbroken.png,leek\nplum-5.png,plum\nplum-5.png,plum\n")
+    source = open_source(photos, labels=few, extraction=extraction, truth=str(tmp_path / "truth.csv"))
+    assert {source.collection.names[item]: label for item, label in source.truth.items()} == {"plum-5.png": "plum"}
+    assert any("given twice alike" in remark for remark in source.remarks)
+    assert open_source(photos, labels=few, extraction=extraction).truth is None
+    begin_project(tmp_path / "p", source).close()
+    assert open_source(tmp_path / "p", labels=None, extraction=extraction, truth=str(tmp_path / "truth.csv")).truth == source.truth
 
 
 def test_a_project_begins_grows_and_exports(photos, few, tmp_path, extraction):
@@ -194,7 +234,7 @@ def test_a_project_begins_grows_and_exports(photos, few, tmp_path, extraction):
         collection = project.load()
         assert "apple-8.png" in collection.names
         assert "apple-7.png" not in collection.names
-        assert import_labels(project, collection, {0: "apple", 3: "pear"}) == 1
+        assert import_labels(project, collection, {0: "apple", 3: "pear"}) == (1, 0)
         project.journal.decide({"leek-5.png": "leek"}, origin="person")
     outcome = label_source(open_source(tmp_path / "p", labels=None, extraction=extraction))
     origins = {row.path: (row.label, row.origin) for row in outcome.rows}
@@ -214,6 +254,82 @@ def test_a_changed_image_gets_new_features(photos, few, tmp_path, extraction):
     row = before.names.index("apple-3.png")
     assert not np.allclose(before.features[row], after.features[row])
     np.testing.assert_array_equal(after.features[row], after.features[after.names.index("plum-3.png")])
+
+
+def test_a_project_of_features_begins_again_with_the_same_features_only(tmp_path, blobs, hide, extraction):
+    def start(name):
+        start_session(tmp_path / "p", photos=tmp_path / name, labels=None, extraction=extraction).close()
+
+    np.savez(tmp_path / "f.npz", features=blobs.features, labels=hide(blobs.labels, 2), class_names=np.array(blobs.class_names))
+    np.savez(tmp_path / "other.npz", features=blobs.features + 1, labels=blobs.labels)
+    start("f.npz")
+    start("f.npz")
+    (tmp_path / "f.npz").rename(tmp_path / "moved.npz")
+    start("moved.npz")
+    for other in ("other.npz", ""):
+        with pytest.raises(InputError, match="is a project of features, not of"):
+            start(other)
+
+
+def test_photos_that_came_since_are_said(photos, few, tmp_path, extraction):
+    (photos / "broken.png").write_bytes(b"nothing")  # was there before, and still cannot be read
+    begin_project(tmp_path / "p", open_source(photos, labels=few, extraction=extraction)).close()
+    assert open_source(tmp_path / "p", labels=None, extraction=extraction).remarks == ()
+    shutil.copy(photos / "plum-3.png", photos / "new.png")
+    said = f"1 photo came or changed since: run ptmap serve {tmp_path / 'p'} to take it up."
+    assert open_source(tmp_path / "p", labels=None, extraction=extraction).remarks == (said,)
+    (photos / "apple-0.png").touch()
+    assert "2 photos" in open_source(tmp_path / "p", labels=None, extraction=extraction).remarks[0]
+    start_session(tmp_path / "p", photos=photos, labels=None, extraction=extraction).close()
+    assert open_source(tmp_path / "p", labels=None, extraction=extraction).remarks == ()
+    shutil.copy(photos / "plum-3.png", photos / "broken.png")
+    assert "1 photo" in open_source(tmp_path / "p", labels=None, extraction=extraction).remarks[0]
+
+
+def test_labels_imported_again_leave_what_the_person_decided(photos, few, tmp_path, extraction):
+    def start():
+        said = []
+        session = start_session(tmp_path / "p", photos=photos, labels=few, extraction=extraction, on_remark=said.append)
+        return session, said
+
+    session, _ = start()
+    place = {name: item for item, name in enumerate(session.collection.names)}
+    session.decide([place["apple-0.png"]], "pear")
+    session.decide([place["leek-0.png"]], None)
+    session.decide([place["plum-0.png"]], "pear")
+    session.undo()
+    session.close()
+    (photos / "empty.png").touch()
+    few.write_text(few.read_text() + "plum-2.png,plum\nempty.png,plum\n")
+    session, said = start()
+    given = session.state.given
+    session.close()
+    assert given[place["apple-0.png"]][:2] == ("pear", "person")
+    assert place["leek-0.png"] not in given
+    assert given[place["plum-0.png"]].label == given[place["plum-2.png"]].label == "plum"
+    assert said[-2] == "1 label lost with images that cannot be read: empty.png."
+    assert said[-1] == f"1 label imported from {few}; 2 images stay as you decided."
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_an_image_that_changes_while_features_are_computed_is_noticed(photos, few, tmp_path, extraction, begun):
+    def change(progress):
+        if progress.stage == "extract" and progress.done == progress.total:  # every image was read by now
+            shutil.copy(photos / "plum-3.png", photos / "apple-3.png")
+
+    meddled = replace(extraction, on_progress=change)
+    if begun:
+        begin_project(tmp_path / "p", open_source(photos, labels=few, extraction=extraction)).close()
+        Image.new("RGB", (32, 32), (250, 250, 9)).save(photos / "apple-4.png")
+        start_session(tmp_path / "p", photos=None, labels=None, extraction=meddled).close()
+    else:
+        begin_project(tmp_path / "p", open_source(photos, labels=few, extraction=meddled)).close()
+    with Project.open(tmp_path / "p", write=True) as project:
+        assert project.newcomers(read_images(photos)) == ["apple-3.png"]
+        refresh(project, extraction)
+        kept = project.load()
+        assert project.newcomers(read_images(photos)) == []
+    np.testing.assert_array_equal(kept.features[kept.names.index("apple-3.png")], kept.features[kept.names.index("plum-3.png")])
 
 
 def test_projects_refuse_what_is_in_the_way(photos, few, tmp_path, extraction):
@@ -243,6 +359,30 @@ def test_a_model_for_later_images(photos, few, tmp_path, extraction):
     assert sum(row.label == row.path.split("/")[-1].split("-")[0] for row in rows) >= 22
     with pytest.raises(FileFormatError, match="does not exist"):
         predict_later(tmp_path / "m.safetensors", [photos / "no.png"], device="cpu")
+
+
+def test_later_images_count_once_and_other_forms_are_named(photos, few, tmp_path, extraction, monkeypatch):
+    model = tmp_path / "m.safetensors"
+    Predictor.of(label_source(open_source(photos, labels=few, extraction=extraction))).save(model)
+    monkeypatch.chdir(photos)
+    again = [Path("leek-6.png"), Path("leek-6.png"), photos / "leek-6.png", Path("../photos/leek-6.png")]
+    rows, remarks = predict_later(model, again, device="cpu")
+    assert [row.path for row in rows] == ["leek-6.png"]
+    assert remarks == []
+    rows, _ = predict_later(model, [Path("leek-6.png"), photos], device="cpu")
+    assert len(rows) == 24
+    (tmp_path / "phone").mkdir()
+    for name in ("a.heic", "phone/b.HEIC"):
+        (tmp_path / name).write_bytes(b"x")
+    with pytest.raises(FileFormatError, match=r"no image to label. Not read: 1 \.heic files; export them as JPEG"):
+        predict_later(model, [tmp_path / "a.heic"], device="cpu")
+    with pytest.raises(FileFormatError, match=r"must hold images.*1 \.heic files; export them as JPEG"):
+        predict_later(model, [tmp_path / "phone"], device="cpu")
+    (photos / "empty.png").touch()
+    rows, remarks = predict_later(model, [photos, tmp_path / "a.heic"], device="cpu")
+    assert len(rows) == 24
+    assert "1 .heic" in remarks[0]
+    assert "empty.png" in remarks[1]
 
 
 def test_a_model_of_features_agrees_with_the_labelling(tmp_path, blobs, hide, extraction):

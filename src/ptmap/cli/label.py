@@ -24,7 +24,13 @@ Labels = Annotated[
         help="CSV with columns path and label, or a folder with a sub-folder a class. [sub-folders of PHOTOS]", show_default=False
     ),
 ]
-Backbone = Annotated[str, typer.Option(help="efficientnet-lite0, timm:NAME, hf:ORG/NAME, a checkpoint of ptmap train, or several: a+b.")]
+Backbone = Annotated[
+    str | None,
+    typer.Option(
+        help="efficientnet-lite0, timm:NAME, hf:ORG/NAME, a checkpoint of ptmap train, or several: a+b. [efficientnet-lite0]",
+        show_default=False,
+    ),
+]
 BatchSize = Annotated[int | None, typer.Option(help="Images a network is given at once.", show_default=False)]
 NumWorkers = Annotated[int | None, typer.Option(help="Threads that read images; 0 for none.", show_default=False)]
 Abstain = Annotated[float, typer.Option(help="Leave out labels that are less sure than this, 0 to 1.")]
@@ -34,7 +40,7 @@ def label_command(
     photos: SourceArgument,
     labels: Labels = None,
     output: Annotated[Path, typer.Option(help="Where the labels go: .csv or .parquet.")] = Path("labels.csv"),
-    backbone: Backbone = "efficientnet-lite0",
+    backbone: Backbone = None,
     abstain: Abstain = 0.0,
     none_of_these: Annotated[
         bool, typer.Option("--none-of-these", help="Add a column: how probable it is that an image belongs to no class.")
@@ -63,25 +69,38 @@ def label_command(
     from ptmap.labeling.outcome import describe_score, label_source
     from ptmap.labeling.predictor import Predictor, check_model
     from ptmap.labeling.report import write_report
-    from ptmap.labeling.sources import check_truth, read_truth
+    from ptmap.labeling.sources import check_truth, choose_backbone, files_read, root_of
     from ptmap.labeling.table import check_abstain
-    from ptmap.labeling.writing import check_writable
+    from ptmap.labeling.writing import check_apart, check_suffix, check_writable
 
     check_abstain(abstain)  # all that can be refused is refused before the work
     check_table(output)
+    check_apart(
+        files_read(photos, labels=labels, truth=truth, backbone=choose_backbone(photos, backbone)),
+        {
+            "--output": output,
+            "--report": report,
+            "--label-studio": label_studio,
+            "--model": model,
+            "--copy-to": copy_to,
+            "--link-to": link_to,
+        },
+    )
     check_truth(truth)
-    for file in filter(None, (report, label_studio)):
-        check_writable(file)
+    for argument, file, suffix in (("--report", report, ".html"), ("--label-studio", label_studio, ".json")):
+        if file is not None:
+            check_writable(file)
+            check_suffix(argument, file, [suffix])
     if model is not None:
         check_model(model)
     for place in filter(None, (copy_to, link_to)):
-        check_class_folders(place, photos)
+        check_class_folders(place, root_of(photos))
     source = open_with_progress(
-        photos, labels, backbone=backbone, device=device, batch_size=batch_size, num_workers=num_workers, enough=True
+        photos, labels, backbone=backbone, device=device, batch_size=batch_size, num_workers=num_workers, enough=True, truth=truth
     )
-    true = None if truth is None else read_truth(truth, source.collection.names, root=source.collection.root)
+    true = source.truth
     outcome = label_source(source, abstain=abstain, none_of_these=none_of_these)
-    score = None if true is None else outcome.score(true)
+    score, unscored = (None, None) if true is None else (outcome.score(true), outcome.unscored(true))
     for remark in outcome.remarks:
         say(remark)
     written = [output]
@@ -102,13 +121,16 @@ def label_command(
             written.append(folder)
     if as_json:
         found = outcome.summary() | {"output": str(output)}
-        if score is not None:
-            found["score"] = {"right": score.n_right, "right_nearest_class_mean": score.n_right_nearest, "of": score.n}
+        if unscored is not None:
+            right = (0, 0, 0) if score is None else (score.n_right, score.n_right_nearest, score.n)
+            found["score"] = dict(zip(("right", "right_nearest_class_mean", "of"), right, strict=True)) | unscored._asdict()
         typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
     else:
         typer.echo(outcome.describe())
         if score is not None:
             typer.echo(describe_score(score))
+        if unscored is not None and (words := unscored.describe()):
+            typer.echo(words)
     say(f"Written: {', '.join(map(str, written))}")
 
 
@@ -116,7 +138,7 @@ def next_command(
     photos: SourceArgument,
     labels: Labels = None,
     count: Annotated[int, typer.Option("--count", "-n", min=1, help="How many.")] = 20,
-    backbone: Backbone = "efficientnet-lite0",
+    backbone: Backbone = None,
     device: options.Device = "auto",
     batch_size: BatchSize = None,
     num_workers: NumWorkers = None,
@@ -135,7 +157,8 @@ def next_command(
     if as_json:
         typer.echo(json.dumps({"next": names, "advice": advice}, indent=2, ensure_ascii=False))
     else:
-        typer.echo("\n".join(names))
+        if names:
+            typer.echo("\n".join(names))
         say(advice)
 
 
@@ -143,19 +166,20 @@ def open_with_progress(
     photos: Path,
     labels: Path | None,
     *,
-    backbone: str,
+    backbone: str | None,
     device: str,
     batch_size: int | None,
     num_workers: int | None,
     enough: bool = False,
+    truth: str | None = None,
 ) -> "Source":
     """Open what the person named, with a bar while features are computed."""
     from ptmap.features.store import FeatureStore
-    from ptmap.labeling.sources import Extraction, open_source
+    from ptmap.labeling.sources import Extraction, choose_backbone, open_source
 
     with resumable() as bar:
-        extraction = Extraction(backbone, device, batch_size, num_workers, FeatureStore(), bar)
-        return open_source(photos, labels=labels, extraction=extraction, enough=enough)
+        extraction = Extraction(choose_backbone(photos, backbone), device, batch_size, num_workers, FeatureStore(), bar)
+        return open_source(photos, labels=labels, extraction=extraction, enough=enough, truth=truth)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ def serve_command(
     labels: Annotated[Path | None, typer.Option(help="Import labels: a CSV with columns path and label.", show_default=False)] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 for any that is free.")] = 0,
     open_browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
-    backbone: Backbone = "efficientnet-lite0",
+    backbone: Backbone = None,
     device: options.Device = "auto",
     batch_size: BatchSize = None,
     num_workers: NumWorkers = None,
@@ -30,12 +30,15 @@ def serve_command(
     ptmap serve groceries.ptmap
     """
     from ptmap.features.store import FeatureStore
+    from ptmap.labeling.project import is_project
     from ptmap.labeling.server import serve
-    from ptmap.labeling.sources import Extraction
+    from ptmap.labeling.sources import Extraction, choose_backbone
     from ptmap.labeling.starting import start_session
 
     with resumable() as bar:
-        extraction = Extraction(backbone, device, batch_size, num_workers, FeatureStore(), bar)
+        begun = is_project(project)
+        chosen = choose_backbone(project if begun or photos is None else photos, backbone)
+        extraction = Extraction(chosen, device, batch_size, num_workers, FeatureStore(), bar)
         session = start_session(project, photos=photos, labels=labels, extraction=extraction, on_remark=say)
 
     def ready(address: str) -> None:

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from ptmap.errors import InputError, MissingExtraError
 from ptmap.labeling.collection import Collection
 from ptmap.labeling.table import LabelRow
-from ptmap.labeling.writing import check_writable, unwritable, write_file
+from ptmap.labeling.writing import check_suffix, check_writable, make_folder, unwritable, write_file
 
 UNKNOWN_FOLDER = "unlabelled"  # of images that the model left without a label
 FORBIDDEN = re.compile(r'[<>:"/\\|?*\x00-\x1f]')  # what Windows, the strictest, does not allow in file names
@@ -37,9 +37,10 @@ def to_csv(rows: Sequence[LabelRow], none_of_these: Sequence[float] | None = Non
 
 def check_table(path: Path) -> None:
     """Refuse a path that `write_table` could not write, before any work is done."""
-    if path.suffix.lower() not in TABLES:
-        raise InputError(f"--output must end in {' or '.join(TABLES)}, got '{path.name}'.")
+    check_suffix("--output", path, TABLES)
     check_writable(path)
+    if path.suffix.lower() == ".parquet":
+        _require_pyarrow()
 
 
 def write_table(path: Path, rows: Sequence[LabelRow], none_of_these: Sequence[float] | None = None) -> None:
@@ -74,8 +75,6 @@ def file_into_folders(folder: Path, rows: Sequence[LabelRow], collection: Collec
     An image that is there already under the same name is left alone; another file in its place gets
     company: 'a/1.jpg' and 'b/1.jpg' become '1.jpg' and '1-2.jpg'. Nothing is ever overwritten or removed.
     """
-    if collection.root is None:
-        raise InputError("--copy-to and --link-to need a folder of images, got features only.")
     check_class_folders(folder, collection.root)
     place: Callable[[Path, Path], object] = _link if link else shutil.copy2
     folders = _folder_names({row.label for row in rows if row.label})
@@ -96,10 +95,18 @@ def file_into_folders(folder: Path, rows: Sequence[LabelRow], collection: Collec
     return sum(path not in filed for each in folder.iterdir() if each.is_dir() for path in each.iterdir()) if folder.is_dir() else 0
 
 
-def check_class_folders(folder: Path, root: Path) -> None:
-    """Refuse a folder for copies where they would be taken for images of their own next time."""
+def check_class_folders(folder: Path, root: Path | None) -> None:
+    """Refuse a folder for copies that cannot be written, or where they would be taken for images of their own next time.
+
+    Args:
+        folder: Where the copies would go.
+        root: The folder of the images; None where there are features only.
+    """
+    if root is None:
+        raise InputError("--copy-to and --link-to need a folder of images, got features only. Leave them out.")
     if folder.resolve().is_relative_to(root.resolve()):
         raise InputError(f"{folder} must not lie inside the folder of images {root}: the copies would be images of their own next time.")
+    make_folder(folder)
 
 
 def _link(source: Path, target: Path) -> None:
@@ -138,12 +145,17 @@ def _folder_names(labels: set[str]) -> dict[str, str]:
     return names
 
 
-def _to_parquet(rows: Sequence[LabelRow], none_of_these: Sequence[float] | None) -> bytes:
+def _require_pyarrow() -> None:
     try:
-        import pyarrow
-        from pyarrow import parquet
+        import pyarrow.parquet  # noqa: F401 - only to see whether it is there
     except ImportError:
         raise MissingExtraError("pyarrow", extra="parquet", purpose="Writing .parquet files") from None
+
+
+def _to_parquet(rows: Sequence[LabelRow], none_of_these: Sequence[float] | None) -> bytes:
+    import pyarrow
+    from pyarrow import parquet
+
     buffer = io.BytesIO()
     table = pyarrow.Table.from_pylist([row._asdict() for row in rows])
     parquet.write_table(table if none_of_these is None else table.append_column(NONE, [none_of_these]), buffer)

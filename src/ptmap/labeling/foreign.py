@@ -2,6 +2,7 @@
 
 import os
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 FOREIGN = {  # suffix: what to do about it
@@ -13,13 +14,27 @@ FOREIGN = {  # suffix: what to do about it
 }
 
 
-def remark_foreign(folder: Path) -> list[str]:
-    """One remark for each way out that files in the folder need; none for a folder of plain images."""
+def is_foreign(path: Path) -> bool:
+    """Whether a file is a picture, by its name, that cannot be read here."""
+    return path.suffix.lower() in FOREIGN
+
+
+def remark_foreign(paths: Iterable[Path]) -> list[str]:
+    """One remark for each way out that files need, those inside folders included; none for plain images.
+
+    >>> remark_foreign([Path("a.heic"), Path("b.HEIC"), Path("c.jpg")])
+    ["Not read: 2 .heic files; export them as JPEG, or set the camera to 'most compatible'."]
+    """
     found: Counter[str] = Counter()
-    for _, folders, names in os.walk(folder):
-        folders[:] = [each for each in folders if not each.startswith(".")]
-        found.update(suffix for name in names if (suffix := Path(name).suffix.lower()) in FOREIGN and not name.startswith("."))
+    for path in paths:
+        found.update(each.suffix.lower() for each in (_inside(path) if path.is_dir() else [path]) if is_foreign(each))
     ways: dict[str, list[str]] = {}
     for suffix, count in sorted(found.items()):
         ways.setdefault(FOREIGN[suffix], []).append(f"{count:,} {suffix}")
     return [f"Not read: {' and '.join(files)} files; {way}." for way, files in ways.items()]
+
+
+def _inside(folder: Path) -> Iterator[Path]:
+    for _, folders, names in os.walk(folder):
+        folders[:] = [each for each in folders if not each.startswith(".")]
+        yield from (Path(name) for name in names if not name.startswith("."))

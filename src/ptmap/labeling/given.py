@@ -10,9 +10,11 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from ptmap.errors import FileFormatError, InputError
+from ptmap.labeling.table import MODEL
 
 NAME_COLUMNS = ("path", "file_name", "filename", "file", "image", "name")
 LABEL_COLUMNS = ("label", "class", "category")
+ORIGIN = "origin"  # the column of files that ptmap wrote
 SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods", ".numbers")
 UNLABELLED_FOLDERS = ("unlabelled", "unlabeled")  # sub-folders that are no class
 SHOWN = 8  # lines of a kind of problem that a message lists
@@ -28,7 +30,7 @@ class Given(NamedTuple):
 
 
 def read_labels(path: Path, names: Sequence[str], *, root: Path | None = None) -> Given:
-    """Labels of a CSV file with a column of paths and a column of labels; an empty label means none.
+    """Labels of a CSV file with a column of paths and a column of labels; an empty label means none, and so does the origin "model".
 
     Unknown paths and contradictions are refused together, each with its line number; a label given
     twice alike is remarked on and counts once.
@@ -40,8 +42,11 @@ def read_labels(path: Path, names: Sequence[str], *, root: Path | None = None) -
     """
     lookup = _Lookup(names, root, beside=path.parent)
     first: dict[int, tuple[int, str]] = {}  # item: line and label
-    unknown, contrary, again = [], [], []
-    for line, name, label in _rows(path):
+    unknown, contrary, again, guessed = [], [], [], []
+    for line, name, label, origin in _rows(path):
+        if origin == MODEL:  # a file that ptmap wrote: what the model thought must not become what the person said
+            guessed.append(line)
+            continue
         label = check_label(label, where=f"{path}, line {line}: ")
         item = lookup.find(name)
         if item is None:
@@ -61,8 +66,15 @@ def read_labels(path: Path, names: Sequence[str], *, root: Path | None = None) -
         problems.append(f"{_count(contrary, 'contradictory label')}:\n" + _listed(contrary))
     if problems:
         raise InputError(f"{path}: " + "\n".join(problems) + "\nCorrect or delete these lines. Paths are relative to the folder of images.")
-    remarks = (f"{path}: {_count(again, 'label')} given twice alike (line {', '.join(map(str, again[:SHOWN]))}).",) if again else ()
-    return Given({item: label for item, (_, label) in first.items()}, remarks)
+    remarks = []
+    if guessed:
+        were = "is a guess of ptmap, not a label, and was" if len(guessed) == 1 else "are guesses of ptmap, not labels, and were"
+        remarks.append(
+            f"{path}: {_count(guessed, 'row')} of origin '{MODEL}' {were} left out. Clear the origin of those that you vouch for."
+        )
+    if again:
+        remarks.append(f"{path}: {_count(again, 'label')} given twice alike (line {', '.join(map(str, again[:SHOWN]))}).")
+    return Given({item: label for item, (_, label) in first.items()}, tuple(remarks))
 
 
 def labels_of_folders(names: Iterable[str]) -> Given:
@@ -90,20 +102,26 @@ def check_label(label: str, *, where: str = "") -> str:
     return label
 
 
-def check_enough(labels: Mapping[int, str], n_items: int) -> tuple[str, ...]:
-    """Refuse labels that nothing can be learned from; remarks about what is thin."""
+def check_enough(labels: Mapping[int, str], n_items: int, *, because: Sequence[str] = ()) -> tuple[str, ...]:
+    """Refuse labels that nothing can be learned from; remarks about what is thin.
+
+    Args:
+        labels: By item number.
+        n_items: Of which these are labels.
+        because: What was said about the labels already, and may be why there are too few.
+    """
     counts: dict[str, int] = {}
     for label in labels.values():
         counts[label] = counts.get(label, 0) + 1
     if not counts:
-        raise InputError(
+        words = (
             "there are no labels to learn from. Give --labels FILE.csv with columns path and label, or sort a few images into one "
             "sub-folder per class."
         )
+        raise InputError(" ".join([words, *because]))
     if len(counts) == 1:
-        raise InputError(
-            f"labels must name at least two classes, got only '{_short(next(iter(counts)))}'. Label a few images of another class."
-        )
+        words = f"labels must name at least two classes, got only '{_short(next(iter(counts)))}'. Label a few images of another class."
+        raise InputError(" ".join([words, *because]))
     remarks = []
     alike: dict[str, list[str]] = {}
     for name in sorted(counts):
@@ -150,8 +168,8 @@ def _plain(name: str) -> str:
     return unicodedata.normalize("NFC", name.strip().replace("\\", "/").removeprefix("./"))
 
 
-def _rows(path: Path) -> Iterable[tuple[int, str, str]]:
-    """(line number, name, label) of each row that is not blank."""
+def _rows(path: Path) -> Iterable[tuple[int, str, str, str]]:
+    """(line number, name, label, origin) of each row that is not blank."""
     if not path.is_file():
         raise FileFormatError(f"{path} is not a file of labels. Check the path for a slip of the pen.")
     text = _text(path)
@@ -164,19 +182,29 @@ def _rows(path: Path) -> Iterable[tuple[int, str, str]]:
     name_at = next((header.index(word) for word in NAME_COLUMNS if word in header), None)
     label_at = next((header.index(word) for word in LABEL_COLUMNS if word in header), None)
     if name_at is None or label_at is None:
+        way = "Rename them, or add the line 'path,label' where there is none."
+        if name_at is not None:
+            way = "Rename the column of labels to label."
+        elif label_at is not None:
+            way = "Rename the column of paths to path."
         raise FileFormatError(
-            f"{path} must begin with the names of its columns, path (or file_name) and label, "
-            f"got '{first[:80]}'. Add the line 'path,label'."
+            f"{path} must begin with the names of its columns, path (or {_words(NAME_COLUMNS)}) and label (or {_words(LABEL_COLUMNS)}), "
+            f"got '{first[:80]}'. {way}"
         )
+    origin_at = header.index(ORIGIN) if ORIGIN in header else None
     line = 1
     try:
         for row in reader:
             if line > 1 and any(word.strip() for word in row):
-                row = [*row, *[""] * (max(name_at, label_at) + 1 - len(row))]
-                yield line, row[name_at], row[label_at]
+                row = [*row, *[""] * (len(header) - len(row))]
+                yield line, row[name_at], row[label_at], "" if origin_at is None else row[origin_at].strip().lower()
             line = reader.line_num + 1
     except csv.Error as error:
         raise FileFormatError(f"{path}, line {line}: {error}. Is a quotation mark left open? Save the file as CSV anew.") from error
+
+
+def _words(columns: Sequence[str]) -> str:
+    return ", ".join(columns[1:])
 
 
 def _text(path: Path) -> str:

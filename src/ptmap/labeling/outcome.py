@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,12 +18,13 @@ from ptmap.labeling.sources import Source
 from ptmap.labeling.suggestions import DOUBTFUL, advise, list_strangers, suggest
 from ptmap.labeling.table import MODEL, LabelRow, number_classes, tabulate
 
+SHOWN = 8  # classes that a line names
 WORTH_SAYING = 0.03  # difference between the estimate and the plain share of hidden labels that came back right
 
 
 @dataclass(frozen=True, eq=False)
 class Score:
-    """How many of the model's labels are true, and how many nearest class mean would have got right."""
+    """How many of the model's labels are true, and how many nearest class mean would have got right on the same items."""
 
     n_right: int
     n_right_nearest: int
@@ -34,6 +35,32 @@ class Score:
     def accuracy(self) -> float:
         """Share of the model's labels that are true."""
         return self.n_right / self.n
+
+
+class Unscored(NamedTuple):
+    """What the truth knows and `Score` does not count."""
+
+    n_left_out: int  # the model's label was too doubtful to be kept
+    other_classes: dict[str, int]  # images of true classes that no label names, by class
+
+    def describe(self) -> str:
+        """A line for each; empty where there is nothing to say.
+
+        >>> print(Unscored(2, {"cabbage": 1, "kale": 3}).describe())
+        2 images not scored: their labels were left out as too doubtful.
+        4 images not scored, of classes that no label names: 'cabbage' (1), 'kale' (3). Is a class called otherwise in the labels?
+        """
+        lines = []
+        if self.n_left_out:
+            words = "image not scored: its label was" if self.n_left_out == 1 else "images not scored: their labels were"
+            lines.append(f"{self.n_left_out:,} {words} left out as too doubtful.")
+        if self.other_classes:
+            n = sum(self.other_classes.values())
+            shown = ", ".join(f"'{name}' ({count:,})" for name, count in list(self.other_classes.items())[:SHOWN])
+            more = f" and {len(self.other_classes) - SHOWN:,} more" if len(self.other_classes) > SHOWN else ""
+            words = f"{n:,} image{'' if n == 1 else 's'} not scored, of classes that no label names"
+            lines.append(f"{words}: {shown}{more}. Is a class called otherwise in the labels?")
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,16 +99,26 @@ class Outcome:
         return [item for item in found if item < self.source.n_listed][:n]
 
     def score(self, truth: Mapping[int, str]) -> Score | None:
-        """Compare the model's labels with true ones; None where no item that it labelled has one."""
+        """Compare the model's labels that were kept with true ones; None where none of them can be. See `unscored`."""
         place = {name: number for number, name in enumerate(self.class_names)}
-        items = np.array([item for item in sorted(truth) if self.numbers[item] < 0], dtype=np.int64)
+        items = np.array([item for item in self._asked(truth) if truth[item] in place and self.rows[item].label], dtype=np.int64)
         if not len(items):
             return None
-        true = np.array([place.get(truth[int(item)], -1) for item in items])
+        true = np.array([place[truth[int(item)]] for item in items])
         found, nearest = self.answer.labels[items], self.nearest()[items]
         confusion = np.zeros((len(place), len(place)), dtype=np.int64)
-        np.add.at(confusion, (true[true >= 0], found[true >= 0]), 1)
+        np.add.at(confusion, (true, found), 1)
         return Score(int((found == true).sum()), int((nearest == true).sum()), len(items), confusion)
+
+    def unscored(self, truth: Mapping[int, str]) -> Unscored:
+        """What `score` sets apart: labels that were left out, and images of classes that no label names."""
+        asked, named = self._asked(truth), set(self.class_names)
+        others = Counter(truth[item] for item in asked if truth[item] not in named)
+        return Unscored(sum(truth[item] in named and not self.rows[item].label for item in asked), dict(sorted(others.items())))
+
+    def _asked(self, truth: Mapping[int, str]) -> list[int]:
+        """The items with a true label that the model was asked about."""
+        return [item for item in sorted(truth) if self.numbers[item] < 0]
 
     def nearest(self) -> NDArray[np.int64]:
         """What nearest class mean says of all items, for comparison, (N,)."""
@@ -153,6 +190,8 @@ def label_source(source: Source, *, abstain: float = 0.0, none_of_these: bool = 
 
 def suggest_next(source: Source, *, n: int) -> tuple[list[str], str]:
     """The names of the n items to label next, and whether it is worth it; works without any label too."""
+    if len(source.labels) == len(source.collection):
+        return [], "Every image has a label: there is none to label next."
     if len(set(source.labels.values())) >= 2:
         outcome = label_source(source)
         return [source.collection.names[item] for item in outcome.suggest(n)], outcome.advice

@@ -7,6 +7,7 @@ lock                   held by the one process that may write
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -20,6 +21,7 @@ from ptmap.labeling.writing import make_folder
 
 DATABASE, FEATURES, THUMBNAILS, LOCK = "project.sqlite", "features.safetensors", "thumbnails", "lock"
 ROOT, BACKBONE, TITLE = "root", "backbone", "title"  # keys of `Journal.about`
+UNREAD = "unread "  # before the stamp of an image that could not be read
 
 
 class Project:
@@ -36,7 +38,16 @@ class Project:
             raise
 
     @classmethod
-    def create(cls, folder: Path, features: FeatureSet, *, title: str, root: Path | None = None, backbone: str = "") -> Self:
+    def create(
+        cls,
+        folder: Path,
+        features: FeatureSet,
+        *,
+        title: str,
+        root: Path | None = None,
+        backbone: str = "",
+        stamps: Mapping[str, str] | None = None,
+    ) -> Self:
         """Begin a project, open for writing.
 
         Args:
@@ -45,11 +56,14 @@ class Project:
             title: What the page is headed by.
             root: The folder of the images that the features are of, if they are of images.
             backbone: Name of the encoder, to compute features of images that are added later.
+            stamps: Of the images before their features were computed; None for those that they have now.
         """
         check_place(folder, root)
         project = cls(make_folder(folder), write=True)
         project.journal.describe({TITLE: title, BACKBONE: backbone} | ({} if root is None else {ROOT: str(root.resolve())}))
-        project.keep_features(features, {} if root is None else stamps_of(read_images(root)))
+        if stamps is None:
+            stamps = {} if root is None else stamps_of(read_images(root))
+        project.keep_features(features, stamps)
         return project
 
     @classmethod
@@ -88,15 +102,22 @@ class Project:
         return self.journal.about.get(BACKBONE, "")
 
     def keep_features(self, features: FeatureSet, stamps: Mapping[str, str]) -> None:
-        """Keep the features of the items as they are now."""
+        """Keep the features of the items, and the stamps of all images there were, those that could not be read included."""
         features.save(self.folder / FEATURES)
         names = Collection.of_features(features).names
-        self.journal.add_items({name: stamps.get(name, "") for name in names})
+        read = set(names)
+        unread = {name: UNREAD + stamp for name, stamp in stamps.items() if name not in read}
+        self.journal.add_items({name: stamps.get(name, "") for name in names} | unread)
 
     def is_stale(self, images: ImageSet) -> bool:
-        """Whether images came or changed since the features were computed; those that went do not matter."""
+        """Whether features are wanting: of images that came, changed or could not be read; those that went do not matter."""
         known = self.journal.stamps
         return any(known.get(name) != stamp for name, stamp in stamps_of(images).items())
+
+    def newcomers(self, images: ImageSet) -> list[str]:
+        """Names of the images that came or changed since; an image that could not be read then, and is the same, is none of them."""
+        known = self.journal.stamps
+        return [name for name, stamp in stamps_of(images).items() if known.get(name, "").removeprefix(UNREAD) != stamp]
 
     def load(self) -> Collection:
         """The items that are there now, with their features and pictures."""
@@ -127,11 +148,15 @@ def is_project(folder: Path) -> bool:
 
 
 def stamps_of(images: ImageSet) -> dict[str, str]:
-    """Size and time of last change of each image's file, by name: what tells a changed file without reading it."""
+    """Size and time of last change of each image's file, by name: what tells a changed file without reading it.
+
+    To be taken before features are computed: of a file that changes meanwhile they may be of either version.
+    """
     stamps = {}
     for index, name in enumerate(images.names):
         path = images.path(index)
         if path is not None:
-            about = path.stat()
-            stamps[name] = f"{about.st_size} {about.st_mtime_ns}"
+            with suppress(OSError):  # a file that went since it was listed has no stamp
+                about = path.stat()
+                stamps[name] = f"{about.st_size} {about.st_mtime_ns}"
     return stamps

@@ -46,7 +46,7 @@ def build_report(outcome: Outcome, truth: Mapping[int, str] | None = None) -> st
     parts = {
         "title": _text(outcome.source.collection.title),
         "facts": _facts(outcome, score),
-        "advice": _text(outcome.advice),
+        "advice": _text(" ".join([outcome.advice, *([] if truth is None else outcome.unscored(truth).describe().splitlines())])),
         "map": _map(outcome),
         "proportions": _proportions(outcome, score),
         "confusion": "" if score is None else _confusion(outcome, score),

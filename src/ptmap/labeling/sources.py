@@ -1,7 +1,7 @@
 """From what a person names (a folder of images, a file of features, a project) to a Collection and its labels."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,13 +17,13 @@ from ptmap.features.store import FeatureStore
 from ptmap.labeling.collection import Collection
 from ptmap.labeling.foreign import remark_foreign
 from ptmap.labeling.given import Given, check_enough, labels_of_folders, read_labels
-from ptmap.labeling.project import Project, is_project, stamps_of
+from ptmap.labeling.naming import by_item, by_name_of, count, known_names, known_to, remark_lost, remark_problems
+from ptmap.labeling.project import FEATURES, Project, is_project, stamps_of
 from ptmap.labeling.table import IMPORT
 
 FOLDERS = "folders"  # as a truth or as labels: the names of the sub-folders
 BACKBONE = "efficientnet-lite0"  # small, good, and its weights come by pip
 BESIDE = "labels:"  # before the names of labelled images that lie elsewhere
-SHOWN = 5  # images that a remark names
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,11 @@ class Source:
     remarks: tuple[str, ...]
     backbone: str  # "" where features were given
     n_listed: int  # the first so many items are the person's; labelled images from elsewhere come after
+    truth: dict[int, str] | None = None  # true labels to measure by, where they were given
+    stamps: Mapping[str, str] | None = None  # of the images before their features were computed
 
 
-def open_source(path: Path, *, labels: Path | None, extraction: Extraction, enough: bool = False) -> Source:
+def open_source(path: Path, *, labels: Path | None, extraction: Extraction, enough: bool = False, truth: str | None = None) -> Source:
     """Items, features and labels of a folder of images, a file of features or a project.
 
     Args:
@@ -83,45 +85,90 @@ def open_source(path: Path, *, labels: Path | None, extraction: Extraction, enou
             has: sub-folders, the labels in the file, or the decisions in the project.
         extraction: How images become features.
         enough: Refuse labels that nothing can be learned from, before any image is read.
+        truth: As in `read_truth`; read before any image is.
     """
     if is_project(path):
-        return _of_project(path, labels)
+        return _of_project(path, labels, truth)
     if path.is_dir():
-        return _of_images(path, labels, extraction, enough=enough)
+        return _of_images(path, labels, extraction, enough=enough, truth=truth)
     if path.suffix.lower() in SUFFIXES:
         raise InputError(f"{path} is one image. Name a folder of images to label, or use `ptmap predict MODEL {path.name}`.")
-    return _of_features(path, labels)
+    return _of_features(path, labels, truth)
 
 
-def _of_images(folder: Path, labels: Path | None, extraction: Extraction, *, enough: bool) -> Source:
-    foreign = remark_foreign(folder)
+def choose_backbone(path: Path, given: str | None) -> str:
+    """The backbone for a source; one that would have no effect is refused.
+
+    Args:
+        path: What to label.
+        given: What the person asked for; None for the default.
+    """
+    if given is None:
+        return BACKBONE
+    if is_project(path):
+        with Project.open(path) as project:
+            kept = project.backbone
+        if given != kept:
+            features = f"features by {kept}" if kept else "given features"
+            raise InputError(
+                f"--backbone must be left out for {path}, a project of {features}, got '{given}'. Begin another project to use it."
+            )
+    elif path.is_file() and path.suffix.lower() not in SUFFIXES:
+        raise InputError(f"--backbone must be left out for {path}, which holds features already, got '{given}'.")
+    return given
+
+
+def root_of(path: Path) -> Path | None:
+    """The folder of the images that a source is of; None where it is of features."""
+    if is_project(path):
+        with Project.open(path) as project:
+            return project.root
+    return None if path.is_file() else path
+
+
+def files_read(path: Path, *, labels: Path | None, truth: str | None, backbone: str) -> dict[str, Path | None]:
+    """What a labelling reads besides images, by the name of the argument, None where there is none: no output may overwrite it."""
+    return {
+        "PHOTOS": path / FEATURES if is_project(path) else None if path.is_dir() else path,
+        "--labels": labels,
+        "--truth": None if truth in (None, FOLDERS) else Path(truth),
+        "--backbone": Path(backbone) if Path(backbone).is_file() else None,
+    }
+
+
+def _of_images(folder: Path, labels: Path | None, extraction: Extraction, *, enough: bool, truth: str | None) -> Source:
+    foreign = remark_foreign([folder])
     try:
         images = read_images(folder)
     except FileFormatError as error:
         raise FileFormatError(" ".join([str(error), *foreign])) from error
-    remarks = list(foreign)
-    n_photos = len(images)
+    n_photos, known = len(images), known_names(images)
+    true = read_truth(truth, known, root=folder)
+    remarks = [*foreign, *true.remarks]
     by_name: dict[str, str]
+    given = Given({})
     if labels is None:
         by_name = {images.names[item]: label for item, label in labels_of_folders(images.names).labels.items()}
     elif labels.is_dir():
         images, by_name = _join(images, read_images(labels), labels)
     else:  # before any image is read: a slip in a file of labels must not cost minutes
-        passed_over = [problem.name for problem in images.problems]
-        known = [*images.names, *passed_over]
         given = read_labels(labels, known, root=folder)
         remarks += given.remarks
-        by_name = {known[item]: label for item, label in given.labels.items()}
+        by_name = by_name_of(given, known)
     if enough:
-        check_enough(dict(enumerate(by_name.values())), len(images))
-    if images.problems:
-        remarks.append(f"{_count(len(images.problems), 'file')} passed over: {_some([str(each) for each in images.problems])}")
+        check_enough(by_item(by_name, images.names), len(images), because=[*given.remarks, *remark_lost(by_name, images.names)])
+    remarks += remark_problems(images)
+    stamps = stamps_of(images)
     features, warned = extraction.with_remarks(images)
     collection = Collection.of_features(features, title=images.name).with_images(images, folder)
     beside = set(images.names[n_photos:])
     n_listed = sum(name not in beside for name in collection.names)
-    found = Given({item: by_name[name] for item, name in enumerate(collection.names) if name in by_name})
-    return _source(collection, found, [*remarks, *warned], extraction.backbone, n_listed)
+    found = Given(by_item(by_name, collection.names))
+    lost = remark_lost(by_name, collection.names)
+    if enough and lost:
+        check_enough(found.labels, len(collection), because=[*given.remarks, *lost])
+    source = replace(_source(collection, found, [*remarks, *warned, *lost], extraction.backbone, n_listed), stamps=stamps)
+    return source if truth is None else replace(source, truth=by_item(by_name_of(true, known), collection.names))
 
 
 def _join(photos: ImageSet, labelled: ImageSet, folder: Path) -> tuple[ImageSet, dict[str, str]]:
@@ -164,7 +211,7 @@ def _size(images: ImageSet, index: int) -> int:
     return -1 if path is None else path.stat().st_size
 
 
-def _of_features(path: Path, labels: Path | None) -> Source:
+def _of_features(path: Path, labels: Path | None, truth: str | None) -> Source:
     features = read_features(path)
     collection = Collection.of_features(features, title=path.stem)
     if labels is None:
@@ -173,53 +220,32 @@ def _of_features(path: Path, labels: Path | None) -> Source:
         raise InputError(f"--labels must be a CSV file where features are given, got the folder {labels}.")
     else:
         given = read_labels(labels, collection.names)
-    return _source(collection, given, [], "", len(collection))
+    true = read_truth(truth, collection.names, root=None)
+    source = _source(collection, given, list(true.remarks), "", len(collection))
+    return source if truth is None else replace(source, truth=true.labels)
 
 
-def _of_project(path: Path, labels: Path | None) -> Source:
+def _of_project(path: Path, labels: Path | None, truth: str | None) -> Source:
     if labels is not None:
         raise InputError(f"--labels must be left out for a project, which has its own. Import them: ptmap serve {path} --labels {labels}")
     with Project.open(path) as project:
         collection = project.load()
         decided = project.labels_of(collection)
-        source = _source(collection, Given({item: each.label for item, each in decided.items()}), [], project.backbone, len(collection))
-    return replace(source, origins={item: each.origin for item, each in decided.items()})
-
-
-def begin_project(folder: Path, source: Source) -> Project:
-    """A new project of a source, open for writing, with its labels imported."""
-    collection = source.collection
-    if source.n_listed < len(collection):
-        raise InputError(
-            "a project must hold all its labelled images in one folder, got some from elsewhere. "
-            "Put them into the folder of photos, or give the labels as a CSV file."
+        known = known_to(collection)
+        true = read_truth(truth, known, root=collection.root)
+        remarks = [*true.remarks, *_remark_newcomers(project, path)]
+        source = _source(
+            collection, Given({item: each.label for item, each in decided.items()}), remarks, project.backbone, len(collection)
         )
-    features = FeatureSet.from_arrays(collection.features, [-1] * len(collection), [], collection.provenance, collection.names)
-    project = Project.create(folder, features, title=collection.title, root=collection.root, backbone=source.backbone)
-    import_labels(project, collection, source.labels)
-    return project
+    source = replace(source, origins={item: each.origin for item, each in decided.items()})
+    return source if truth is None else replace(source, truth=by_item(by_name_of(true, known), collection.names))
 
 
-def import_labels(project: Project, collection: Collection, labels: dict[int, str]) -> int:
-    """Take over labels that the project does not have yet in the same way; how many were new."""
-    current = project.labels_of(collection)
-    by_label = sorted(labels.items(), key=lambda pair: pair[1])  # so that classes come in the order of their names
-    new = {collection.names[item]: label for item, label in by_label if item not in current or current[item].label != label}
-    if new:
-        project.journal.decide(new, origin=IMPORT)
-    return len(new)
-
-
-def refresh(project: Project, extraction: Extraction) -> list[str]:
-    """Compute the features of images that came or changed since; what should be said about it."""
-    if project.root is None or not project.root.is_dir():
+def _remark_newcomers(project: Project, path: Path) -> list[str]:
+    if project.root is None or not project.backbone:
         return []
-    images = read_images(project.root)
-    if not project.backbone or not project.is_stale(images):
-        return []
-    features, remarks = replace(extraction, backbone=project.backbone).with_remarks(images)
-    project.keep_features(features, stamps_of(images))
-    return remarks
+    n = len(project.newcomers(read_images(project.root)))
+    return [f"{count(n, 'photo')} came or changed since: run ptmap serve {path} to take {'it' if n == 1 else 'them'} up."] if n else []
 
 
 def check_truth(words: str | None) -> None:
@@ -228,19 +254,13 @@ def check_truth(words: str | None) -> None:
         raise FileFormatError(f"--truth must be '{FOLDERS}' or a CSV file with columns path and label, got '{words}', which is no file.")
 
 
-def read_truth(words: str, names: tuple[str, ...], *, root: Path | None) -> dict[int, str]:
-    """The true labels, to measure by: "folders" for the names of the sub-folders, or a CSV file."""
-    return (labels_of_folders(names) if words == FOLDERS else read_labels(Path(words), names, root=root)).labels
+def read_truth(words: str | None, names: Sequence[str], *, root: Path | None) -> Given:
+    """The true labels, to measure by: "folders" for the names of the sub-folders, or a CSV file; none for None."""
+    if words is None:
+        return Given({})
+    return labels_of_folders(names) if words == FOLDERS else read_labels(Path(words), names, root=root)
 
 
 def _source(collection: Collection, given: Given, remarks: list[str], backbone: str, n_listed: int) -> Source:
     origins = dict.fromkeys(given.labels, IMPORT)
     return Source(collection, given.labels, origins, (*remarks, *given.remarks), backbone, n_listed)
-
-
-def _count(n: int, word: str) -> str:
-    return f"{n:,} {word}{'' if n == 1 else 's'}"
-
-
-def _some(words: list[str]) -> str:
-    return "; ".join(words[:SHOWN]) + (f"; and {len(words) - SHOWN:,} more" if len(words) > SHOWN else "")

@@ -3,11 +3,15 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+
 from ptmap.errors import InputError
-from ptmap.labeling.given import read_labels
+from ptmap.features import read_features
+from ptmap.labeling.collection import Collection
+from ptmap.labeling.importing import begin_project, import_file, refresh
 from ptmap.labeling.project import Project, check_place, is_project
 from ptmap.labeling.session import Session
-from ptmap.labeling.sources import Extraction, begin_project, import_labels, open_source, refresh
+from ptmap.labeling.sources import Extraction, open_source
 
 
 def start_session(
@@ -25,18 +29,14 @@ def start_session(
     if is_project(folder):
         project = Project.open(folder, write=True)
         try:
-            if photos is not None and project.root != photos.resolve():
+            if photos is not None and not _is_of(project, photos):
                 raise InputError(
                     f"{folder} is a project of {project.root or 'features'}, not of {photos}. Leave --photos out, or name another project."
                 )
             for remark in refresh(project, extraction):
                 on_remark(remark)
-            if labels is not None:
-                collection = project.load()
-                given = read_labels(labels, collection.names, root=collection.root)
-                n_new = import_labels(project, collection, given.labels)
-                for remark in (*given.remarks, f"{n_new:,} labels imported from {labels}."):
-                    on_remark(remark)
+            for remark in [] if labels is None else import_file(project, labels):
+                on_remark(remark)
         except BaseException:
             project.close()
             raise
@@ -49,3 +49,11 @@ def start_session(
             on_remark(remark)
         project = begin_project(folder, source)
     return Session(project)
+
+
+def _is_of(project: Project, photos: Path) -> bool:
+    """Whether a project is of these photos, or of features equal to those in this file."""
+    if project.root is not None or photos.is_dir():
+        return project.root == photos.resolve()
+    kept, given = project.load(), Collection.of_features(read_features(photos))
+    return kept.names == given.names and np.array_equal(kept.features, given.features)

@@ -1,6 +1,7 @@
 """Folders and files that come into being whole, or not at all, with a word about why not."""
 
 import secrets
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -33,11 +34,43 @@ def write_file(path: Path, content: bytes) -> None:
             temporary.unlink(missing_ok=True)
 
 
+def check_suffix(argument: str, path: Path, suffixes: Sequence[str]) -> None:
+    """Refuse a path that ends otherwise.
+
+    >>> check_suffix("--report", Path("r.HTML"), [".html"])
+    """
+    if path.suffix.lower() not in suffixes:
+        raise InputError(f"{argument} must end in {' or '.join(suffixes)}, got '{path.name}'.")
+
+
 def check_writable(path: Path) -> None:
     """Refuse the path of a file that could not be written, before any work is done."""
     if path.is_dir():
         raise InputError(f"{path} is a folder: it must be the name of a file. Choose another path.")
     make_folder(path.parent)
+
+
+def check_apart(inputs: Mapping[str, Path | None], outputs: Mapping[str, Path | None]) -> None:
+    """Refuse an output that would overwrite an input or another output, before any work is done.
+
+    Args:
+        inputs: What is read, by the name of the argument; None where it was not given.
+        outputs: What is written, likewise.
+    """
+    taken = [(argument, path) for argument, path in inputs.items() if path is not None]
+    for argument, path in outputs.items():
+        if path is None:
+            continue
+        for other, there in taken:
+            if _is_same(path, there):
+                raise InputError(f"{argument} must not be {path}, which is {other} already. Choose another path.")
+        taken.append((argument, path))
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    if one.resolve() == other.resolve():
+        return True
+    return one.exists() and other.exists() and one.samefile(other)  # X.csv and x.csv, where case does not count
 
 
 def unwritable(path: Path, error: OSError) -> InputError:
