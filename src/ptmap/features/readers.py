@@ -18,13 +18,14 @@ BLOCKS = (".npy", ".npz")  # formats whose rows may come without labels, in equa
 PICKLE_HOLDS = "a pickled dict of class -> list of feature vectors"
 
 
-def read_features(path: str | Path, *, per_class: int | None = None) -> FeatureSet:
+def read_features(path: str | Path, *, per_class: int | None = None, labels_needed: bool = True) -> FeatureSet:
     """Read a FeatureSet from a file of any known format, told by its suffix.
 
     Args:
         path: A .safetensors, .npz, .npy, .parquet, .pt, .pkl or .plk file. Pickles are read without
             running anything they ask for.
         per_class: For a .npy or .npz file without labels: each K consecutive rows are one class.
+        labels_needed: Whether a file without labels is refused; if not, all of its rows are unlabelled.
     """
     path = Path(path)
     storage.require_file(path)
@@ -40,10 +41,9 @@ def read_features(path: str | Path, *, per_class: int | None = None) -> FeatureS
             raise InputError(f"per_class must be left out unless a .npy or .npz file has no labels, got {per_class} for {path}.")
         labels = _block_labels(len(contents.features), per_class)
     elif labels is None:
-        raise InputError(
-            f"{path} must come with labels, got features only. Save them as {_labels_file(path).name} beside it (in an .npz, as 'labels'), "
-            "or pass per_class=K if each K consecutive rows are one class."
-        )
+        if labels_needed:
+            raise InputError(f"{path} must come with labels, got features only. {_way_to_labels(path)}")
+        labels = np.full(len(contents.features), UNLABELLED)
     with reading(path, holds=reader.holds):
         about = contents.provenance or {"file": path.name}
         return FeatureSet.from_arrays(contents.features, labels, contents.class_names, about, contents.names)
@@ -57,6 +57,13 @@ def _block_labels(n_rows: int, per_class: int) -> Any:
 
 def _labels_file(path: Path) -> Path:
     return path.with_name(f"{path.stem}_labels.npy")
+
+
+def _way_to_labels(path: Path) -> str:
+    if path.suffix.lower() not in BLOCKS:
+        return "Add them to it as 'labels'."
+    where = f"as {_labels_file(path).name} beside it" if path.suffix.lower() == ".npy" else "in it as 'labels'"
+    return f"Save them {where}, or give --per-class K (in Python per_class=K) if each K consecutive rows are one class."
 
 
 def _load_npy(path: Path) -> Any:
@@ -120,11 +127,11 @@ def _read_pickle(path: Path) -> Contents:
 
 
 def _from_dict(content: Any) -> Contents:
-    """Either {"features", "labels"[, "class_names"]} or {class: vectors}."""
+    """Either {"features"[, "labels"[, "class_names"]]} or {class: vectors}."""
     if not isinstance(content, dict) or not content:
         raise InputError(f"the file must hold a dict with entries, got {type(content).__name__}.")
     if "features" in content:
-        return Contents(content["features"], content["labels"], content.get("class_names"))
+        return Contents(content["features"], content.get("labels"), content.get("class_names"))
     blocks = [np.asarray(vectors) for vectors in content.values()]
     dim = blocks[0].shape[-1] if blocks[0].ndim else 0
     for name, block in zip(content, blocks, strict=True):
