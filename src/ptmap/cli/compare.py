@@ -32,7 +32,7 @@ def compare_command(
     per_class: options.PerClass = None,
     engine: options.Engine = "auto",
     device: options.Device = "auto",
-    dtype: options.Dtype = "float32",
+    dtype: options.Dtype = None,
     output: Annotated[
         Path | None,
         typer.Option(

@@ -30,7 +30,7 @@ def evaluate_command(
     per_class: options.PerClass = None,
     engine: options.Engine = "auto",
     device: options.Device = "auto",
-    dtype: options.Dtype = "float32",
+    dtype: options.Dtype = None,
     output: Annotated[
         Path | None, typer.Option(help="Folder for result.json and accuracies.npz, one accuracy an episode.", show_default=False)
     ] = None,

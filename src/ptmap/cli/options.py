@@ -55,7 +55,7 @@ Settings = Annotated[
 
 Engine = Annotated[str, typer.Option(help="auto, torch, numba or triton.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
-Dtype = Annotated[str, typer.Option(help="float32 or float64, for the torch engine.")]
+Dtype = Annotated[str | None, typer.Option(help="float32 or float64, of the torch engine alone. [float32]", show_default=False)]
 
 Force = Annotated[bool, typer.Option("--force", help="Overwrite results of other features in --output.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]

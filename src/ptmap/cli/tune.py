@@ -41,7 +41,7 @@ def tune_command(
     per_class: options.PerClass = None,
     engine: options.Engine = "auto",
     device: options.Device = "auto",
-    dtype: options.Dtype = "float32",
+    dtype: options.Dtype = None,
     output: Annotated[Path, typer.Option(help="Folder for settings.toml, tuning.json and the curves.")] = Path("tuned"),
     force: options.Force = False,
     plot: Annotated[bool | None, typer.Option(help="Draw the curves. [where matplotlib is installed]", show_default=False)] = None,
