@@ -201,7 +201,9 @@ def test_a_truncated_file(monkeypatch, capsys, feature_file):
         (["--ways", 3, "--queries", 2, "--lam", -1], ["lam must be"]),
         (["--ways", 3, "--queries", 2, "--alpha", 2], ["alpha must satisfy"]),
         (["--ways", 3, "--queries", 2, "--n-steps", -1], ["n_steps must be"]),
-        (["--per-class", 10], ["per_class"]),
+        (["--per-class", 10], ["--per-class must be left out", "the features have labels", "got 10"]),
+        (["--ways", 3, "--queries", 2, "--dtype", "banana"], ["dtype must be one of float32, float64", "'banana'"]),
+        (["--ways", 3, "--queries", 2, "--dtype", "float64"], ["dtype has no effect", "Leave --dtype out"]),
     ],
     ids=lambda value: " ".join(map(str, value)),
 )

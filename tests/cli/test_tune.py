@@ -3,6 +3,7 @@
 import json
 import tomllib
 
+import numpy as np
 import pytest
 
 FEW = ["--ways", 3, "--queries", 4, "--episodes", 15]
@@ -52,6 +53,21 @@ def test_several_shots_in_one_file_and_given_options_win(here, make_file, tmp_pa
     refused = here(*words, "--shots", 2)
     assert refused.code == 2
     assert "--shots 1, 3, got 2" in refused.stderr
+
+
+@pytest.mark.parametrize("bare", ["val.npz", "novel.npz"])
+def test_per_class_is_for_the_file_without_labels(here, make_file, tmp_path, bare):
+    files = {name: make_file(name, seed=seed) for seed, name in enumerate(["val.npz", "novel.npz"])}
+    words = ["tune", files["val.npz"], "--novel", files["novel.npz"], *FEW, *SMALL, "--no-plot", "--json", "--output", tmp_path / "tuned"]
+    expected = here(*words)
+    refused = here(*words, "--per-class", 20)
+    assert refused.code == 2
+    assert "--per-class must be left out where all features have labels, got 20" in refused.stderr
+    with np.load(files[bare]) as stored:
+        np.savez(files[bare], features=stored["features"])
+    done = here(*words, "--per-class", 20)
+    assert done.code == 0, done.stderr
+    assert json.loads(done.stdout)["tunings"][0]["curves"] == json.loads(expected.stdout)["tunings"][0]["curves"]
 
 
 def test_json_is_all_of_stdout(here, make_file, tmp_path):

@@ -122,10 +122,10 @@ def test_center_mean_without_a_mean_is_refused(features, engine):
 
 @ENGINES
 def test_a_mean_of_another_width_or_without_use_is_refused(features, make_features, engine):
+    wants_mean = configure("ncm", n_shot=2, pipeline="unit | center(mean) | unit")
     with pytest.raises(InputError, match=r"--mean-of must hold vectors of 6 numbers like the features, got 4"):
-        wide = configure("ncm", n_shot=2, pipeline="unit | center(mean) | unit")
-        accuracies(features, [wide], mean_features=make_features([9, 9], dim=4), engine=engine)
-    with pytest.raises(InputError, match=r"--mean-of has no effect on pipeline 'power\(0.5\) \| unit', which has no center\(mean\)"):
+        accuracies(features, [wants_mean], mean_features=make_features([9, 9], dim=4), engine=engine)
+    with pytest.raises(InputError, match=r"--mean-of has no effect on pipeline .* has no center\(mean\)"):
         accuracies(features, [configure("ncm", n_shot=2)], mean_features=make_features([9, 9], dim=6), engine=engine)
 
 

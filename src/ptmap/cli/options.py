@@ -17,7 +17,7 @@ FeaturesArgument = Annotated[
 FeaturesOption = Annotated[
     Path | None, typer.Option("--features", help=f"Features: {FILES}. Default: the embedded CIFAR-FS set.", show_default=False)
 ]
-PerClass = Annotated[int | None, typer.Option(help="Rows per class of an .npy file, in blocks.", show_default=False)]
+PerClass = Annotated[int | None, typer.Option(help="Rows per class, in blocks, of files without labels.", show_default=False)]
 MeanOf = Annotated[Path | None, typer.Option(help="Features whose mean center(mean) subtracts.", show_default=False)]
 
 Shots = Annotated[list[int] | None, typer.Option(help="Labelled rows per class; may be repeated. [1]", show_default=False)]

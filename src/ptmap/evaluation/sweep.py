@@ -14,7 +14,8 @@ from ptmap.evaluation.run import evaluate
 from ptmap.evaluation.sampling import make_draws
 from ptmap.evaluation.settings import ALL_KNOBS, Tuned, Value, knobs_taken, parse_knob
 from ptmap.features import FeatureSet
-from ptmap.methods import METHODS, Method, configure
+from ptmap.methods import METHODS, Method, configure, find_method
+from ptmap.preprocess.pipeline import AUTO
 
 
 class Cell(NamedTuple):
@@ -68,6 +69,20 @@ def plan_cells(
                     methods.append(method)
         cells += [Cell(n_shot, spec, tuple(methods)) for spec in dict.fromkeys(str(QuerySpec.parse(word)) for word in queries)]
     return cells
+
+
+def remark_idle_knobs(names: Sequence[str], knobs: Mapping[str, Sequence[Value]]) -> list[str]:
+    """What should be said of knobs that were given, but not for the variants that have their own.
+
+    >>> remark_idle_knobs(["map", "map-auto"], {"beta": ["1"], "alpha": []})
+    ['--beta has no effect on map-auto, which has its own.']
+    """
+    remarks = []
+    for name in names:
+        _, line, _, preset = find_method(name)
+        own = [*(["beta"] if AUTO in line else []), *preset]
+        remarks += [f"--{knob} has no effect on {name}, which has its own." for knob in own if knobs.get(knob)]
+    return remarks
 
 
 def evaluate_cells(

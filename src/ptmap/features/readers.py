@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ptmap.errors import InputError, MissingExtraError, unknown_choice
 from ptmap.features import storage
@@ -39,7 +40,7 @@ def read_features(path: str | Path, *, per_class: int | None = None, labels_need
     if per_class is not None:
         if suffix not in BLOCKS or labels is not None:
             raise InputError(f"per_class must be left out unless a .npy or .npz file has no labels, got {per_class} for {path}.")
-        labels = _block_labels(len(contents.features), per_class)
+        labels = block_labels(len(contents.features), per_class)
     elif labels is None:
         if labels_needed:
             raise InputError(f"{path} must come with labels, got features only. {_way_to_labels(path)}")
@@ -49,9 +50,14 @@ def read_features(path: str | Path, *, per_class: int | None = None, labels_need
         return FeatureSet.from_arrays(contents.features, labels, contents.class_names, about, contents.names)
 
 
-def _block_labels(n_rows: int, per_class: int) -> Any:
+def block_labels(n_rows: int, per_class: int) -> NDArray[np.int64]:
+    """Labels of rows of which each `per_class` consecutive ones are one class, (n_rows,).
+
+    >>> block_labels(6, 2).tolist()
+    [0, 0, 1, 1, 2, 2]
+    """
     if per_class < 1 or n_rows % per_class:
-        raise InputError(f"per_class must be a whole part of the {n_rows} rows, got {per_class}.")
+        raise InputError(f"per_class (--per-class) must be a whole part of the {n_rows} rows, got {per_class}.")
     return np.arange(n_rows) // per_class
 
 
