@@ -1,6 +1,7 @@
 """Several methods, shots, queries and knobs in one go: planned and checked as a whole, then run cell by cell."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -64,11 +65,17 @@ def plan_cells(
             values = [given.get(knob, [None if pipeline and knob == "beta" else fallback.get(knob)]) for knob in taken]
             for chosen in product(*values):
                 settings: dict[str, Any] = dict(zip(taken, chosen, strict=True))
-                method = configure(name, n_shot=n_shot, dataset=dataset, pipeline=pipeline, **settings)
+                method = _with_true_title(configure(name, n_shot=n_shot, dataset=dataset, pipeline=pipeline, **settings))
                 if method not in methods:
                     methods.append(method)
         cells += [Cell(n_shot, spec, tuple(methods)) for spec in dict.fromkeys(str(QuerySpec.parse(word)) for word in queries)]
     return cells
+
+
+def _with_true_title(method: Method) -> Method:
+    """The method, called PT+ only where a power step is in its pipeline."""
+    has_power = any("power" in step for step in method.pipeline.steps)
+    return method if has_power else replace(method, title=method.title.removeprefix("PT+"))
 
 
 def remark_idle_knobs(names: Sequence[str], knobs: Mapping[str, Sequence[Value]]) -> list[str]:
