@@ -70,6 +70,15 @@ def test_per_class_is_for_the_file_without_labels(here, make_file, tmp_path, bar
     assert json.loads(done.stdout)["tunings"][0]["curves"] == json.loads(expected.stdout)["tunings"][0]["curves"]
 
 
+def test_only_the_knobs_of_a_variant_are_said_to_be_chosen(here, make_file, tmp_path):
+    done = here("tune", make_file(), "--method", "map-auto", "--alpha", 0.2, "--alpha", 0.6, *FEW, "--no-plot", "--output", tmp_path / "o")
+    assert done.code == 0, done.stderr
+    (tuning,) = json.loads((tmp_path / "o" / "tuning.json").read_text())["tunings"]
+    assert tuning["chosen"].keys() == {"alpha", "n_steps"}
+    assert tomllib.loads((tmp_path / "o" / "settings.toml").read_text(encoding="utf-8")) == {"map-auto": {"1-shot": tuning["chosen"]}}
+    assert "beta" not in done.stdout
+
+
 def test_json_is_all_of_stdout(here, make_file, tmp_path):
     done = here("tune", make_file(), *FEW, *SMALL, "--json", "--no-plot", "--output", tmp_path / "tuned")
     (tuning,) = json.loads(done.stdout)["tunings"]
@@ -94,7 +103,11 @@ def test_the_embedded_set_is_called_a_demonstration(here, tmp_path):
         (["--method", "kmeans", "--alpha", 1], "--alpha has no effect on kmeans"),
         (["--method", "knn"], "'knn'"),
         (["--lam", -3], "lam must be"),
-        (["--ways", 9], "1..6"),
+        (["--ways", 9], "n_way (--ways) must be at most 6"),
+        (["--ways", 1], "n_way (--ways) must be at least 2, got 1"),
+        (["--ways", 0], "n_way (--ways) must be at least 2, got 0"),
+        (["--queries", 0], "with N at least 1, got '0'"),
+        (["--shots", 0], "n_shot (--shots) must be at least 1"),
         (["--novel", "nowhere.npz"], "nowhere.npz does not exist"),
         (["--output", "/dev/null/x"], "cannot be written"),
     ],

@@ -26,7 +26,7 @@ def tune_command(
         ),
     ] = None,
     novel: Annotated[Path | None, typer.Option(help="Features of novel classes: curves beside, no say.", show_default=False)] = None,
-    method: Annotated[str, typer.Option(help="map, soft-kmeans, kmeans or ncm.")] = "map",
+    method: Annotated[str, typer.Option(help="map, map-auto, map-truth, soft-kmeans, kmeans or ncm.")] = "map",
     grid: Annotated[bool, typer.Option("--grid", help="Try every combination instead of one knob after the other.")] = False,
     shots: options.Shots = None,
     ways: options.Ways = 5,
