@@ -185,10 +185,11 @@ def test_a_truncated_file(monkeypatch, capsys, feature_file):
     ("words", "expected"),
     [
         (["--method", "knn"], ["ncm-raw, ncm, kmeans, soft-kmeans, map", "'knn'"]),
-        (["--ways", 5], ["1..4", "got 5"]),
+        (["--ways", 5], ["(--ways) must be at most 4", "got 5"]),
+        (["--ways", 1], ["(--ways) must be at least 2", "got 1"]),
         (["--ways", 3, "--shots", 6, "--queries", 5], ["'ant'", "11 images, got 10"]),
         (["--ways", 3, "--queries", "dirichlet:2"], ["queries must be", "'dirichlet:2'"]),
-        (["--ways", 3, "--queries", 2, "--episodes", 0], ["n_episodes must be at least 1"]),
+        (["--ways", 3, "--queries", 2, "--episodes", 0], ["n_episodes (--episodes) must be at least 1"]),
         (["--ways", 3, "--queries", 2, "--draws", "theirs"], ["own, authors", "'theirs'"]),
         (["--ways", 3, "--queries", "1,2,3", "--draws", "authors"], ["authors' draws"]),
         (["--ways", 3, "--queries", 2, "--draws", "authors", "--seed", -1], ["seed"]),

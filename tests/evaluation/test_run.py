@@ -182,7 +182,7 @@ def test_features_that_a_pipeline_cannot_use_are_refused_by_every_engine(feature
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"n_episodes": 0}, "n_episodes must be at least 1, got 0"),
+        ({"n_episodes": 0}, r"n_episodes \(--episodes\) must be at least 1, got 0"),
         ({"methods": []}, "at least one method"),
         ({"engine": "jax"}, "engine must be one of auto, torch, numba"),
         ({"device": "tpu"}, "device must be one of auto, cpu, cuda, mps"),

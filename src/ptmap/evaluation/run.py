@@ -55,7 +55,7 @@ def evaluate(
         on_progress: Called with the number of newly finished (episode, method) pairs.
     """
     if n_episodes < 1:
-        raise InputError(f"n_episodes must be at least 1, got {n_episodes}.")
+        raise InputError(f"n_episodes (--episodes) must be at least 1, got {n_episodes}.")
     if not methods:
         raise InputError("methods must hold at least one method, got none.")
     if mean_features is not None and not any(method.pipeline.needs_mean for method in methods):

@@ -32,7 +32,7 @@ def read_features(path: str | Path, *, per_class: int | None = None, labels_need
     storage.require_file(path)
     suffix = path.suffix.lower()
     if suffix not in READERS:
-        raise unknown_choice("read_features: the suffix of the file", suffix, READERS)
+        raise unknown_choice(f"the suffix of {path}", suffix, READERS)
     reader = READERS[suffix]
     with reading(path, holds=reader.holds):
         contents = reader.read(path)
