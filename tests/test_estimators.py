@@ -232,6 +232,24 @@ def test_every_unlabelled_marker_among_words_means_the_same(mark, episode):
     np.testing.assert_array_equal(model.transduction_, PTMAP().fit(x, names).transduction_)
 
 
+@EVERY_CLASSIFIER
+@pytest.mark.parametrize("blank", [-1, float("nan"), None])
+def test_a_blank_that_became_text_is_refused_and_not_a_class(estimator, blank):
+    """np.array(["cat", -1]) is an array of strings; scikit-learn's own semi-supervised estimators refuse it too."""
+    x = [[9.0, 1], [8, 1], [1, 9], [2, 9]]
+    with pytest.raises(InputError, match=rf"y must be an array of dtype=object .* '{blank}' in rows 1, 3"):
+        clone(estimator).fit(x, np.array(["cat", str(blank), "dog", str(blank)]))
+    fitted = clone(estimator).fit(x, np.array(["cat", blank, "dog", blank], dtype=object))
+    assert fitted.transduction_.tolist() == ["cat", "cat", "dog", "dog"]
+
+
+@pytest.mark.parametrize("dtype", ["string", "object", "category"])
+def test_pandas_blanks_are_unlabelled(dtype):
+    pandas = pytest.importorskip("pandas")
+    y = pandas.Series(["cat", pandas.NA, "dog", pandas.NA], dtype=dtype)
+    assert PTMAP().fit([[9.0, 1], [8, 1], [1, 9], [2, 9]], y).transduction_.tolist() == ["cat", "cat", "dog", "dog"]
+
+
 def test_names_and_their_order_change_nothing_but_the_names(episode):
     x, y, _ = episode
     for seed in range(3):
@@ -369,7 +387,8 @@ def test_a_class_of_size_zero_gets_nothing(unbalanced):
         ({"wolf": 20, "ant": 10, "bee": 5}, r"name the classes \['Owl', 'ant', 'wolf'\], got \['wolf', 'ant', 'bee'\]"),
         ({"wolf": 20, "ant": 15}, "name the classes"),
         ([20, 10], "one number for each of the 3 classes"),
-        ([20, 10, 6], "must sum to 35"),
+        ([20, 10, 6], "proportions must sum to 35, as counts .* or to 1, as fractions, got 36"),
+        ({"wolf": 0.5, "ant": 0.3, "Owl": 0.3}, "or to 1, as fractions, got 1.1"),
         ([20, 20, -5], "not negative"),
         (AtLeast([30, 10, 0]), "at most 35, got 40"),
         ("equal", "must be one of uniform, free"),
@@ -429,6 +448,11 @@ def test_zero_rows_are_warned_about(episode):
         ({"lam": -1.0}, "lam must be a positive"),
         ({"lam": float("nan")}, "lam must be a positive"),
         ({"n_steps": -1}, "n_steps must be 0 or more"),
+        ({"n_steps": 2.5}, "n_steps must be a whole number or None, got 2.5"),
+        ({"alpha": "0.2"}, "alpha must be a number or None, got '0.2'"),
+        ({"lam": "abc"}, "lam must be a number or 'auto', got 'abc'"),
+        ({"lam": None}, "lam must be a number or 'auto', got None"),
+        ({"lam": [10.0]}, "lam must be a number or 'auto'"),
         ({"beta": 11}, "beta must be a number from -10 to 10"),
         ({"beta": float("nan")}, "beta must be a number"),
     ],
@@ -436,6 +460,19 @@ def test_zero_rows_are_warned_about(episode):
 def test_settings_out_of_range(settings, message, episode):
     with pytest.raises(InputError, match=message):
         PTMAP(**settings).fit(*episode[:2])
+
+
+@pytest.mark.parametrize(
+    ("estimator", "message"),
+    [
+        (NearestClassMean(lam="auto"), "lam must be a number, got 'auto'"),
+        (SeededKMeans(lam=None), "lam must be a number, got None"),
+        (SeededKMeans(max_iter=1.5), "max_iter must be a whole number, got 1.5"),
+    ],
+)
+def test_settings_that_are_no_numbers(estimator, message, episode):
+    with pytest.raises(InputError, match=message):
+        estimator.fit(*episode[:2])
 
 
 def test_ptmap_estimates_what_it_was_not_told():

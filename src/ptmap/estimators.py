@@ -16,13 +16,14 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
+from ptmap.blanks import find_blanks
 from ptmap.classifiers import Assignment, Proportions, assign_kmeans, assign_map, assign_nearest
 from ptmap.classifiers.assignment import class_means, one_hot, similarities
 from ptmap.classifiers.calibration import accuracy_at_coverage, calibrate, leave_one_out_temperature
 from ptmap.classifiers.map import LAM
 from ptmap.classifiers.outsiders import outsider_shares
 from ptmap.errors import InputError, name_rows, unknown_choice
-from ptmap.methods import paper_settings
+from ptmap.methods import check_number, paper_settings
 from ptmap.preprocess import Pipeline
 
 CENTERS = {"separate": "center", "joint": "center(joint)", "none": None, "support": "center(support)"}
@@ -78,7 +79,7 @@ class PowerTransform(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 class _FewShotClassifier(ClassifierMixin, BaseEstimator):
     """What the three classifiers share: telling labelled from unlabelled rows, and predicting later points.
 
-    A subclass gives `_pipeline`, `_sharpness` and `_assign`.
+    A subclass gives `_begin`, `_pipeline`, `_sharpness` and `_assign`.
     """
 
     beta: float | str | None
@@ -88,17 +89,19 @@ class _FewShotClassifier(ClassifierMixin, BaseEstimator):
 
         Args:
             X: All vectors, (N, D).
-            y: Their labels, (N,), of any kind; -1, None, NaN or "" where unknown.
+            y: Their labels, (N,), of any kind; -1, None, NaN or "" where unknown. Names with any of these but "" among them
+                need an array of dtype=object, or a list.
         """
         if y is None:
             raise InputError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None.")
+        self._begin()
         pipeline = self._pipeline()
         x = _validate(self, X, pipeline, reset=True)
         pipeline = pipeline.decide(x)
         self.pipeline_ = str(pipeline)
         labels = column_or_1d(y if hasattr(y, "dtype") else np.array(y, dtype=object), warn=True)
         check_consistent_length(x, labels)
-        unknown = _unlabelled(labels)
+        unknown = find_blanks(labels, "y")
         if unknown.all():
             raise InputError(f"y must hold at least one label, got only unlabelled rows ({len(labels)} of -1, None or NaN).")
         known = _plain(labels[~unknown])
@@ -148,6 +151,10 @@ class _FewShotClassifier(ClassifierMixin, BaseEstimator):
         x = pipeline.replay(x, tuple(torch.as_tensor(mean).to(x) for mean in self.centering_means_))
         similar = similarities(x[None], torch.as_tensor(self.prototypes_).to(x)[None])[0]
         return self._sharpness() * similar + torch.as_tensor(self.biases_).to(x)
+
+    def _begin(self) -> None:
+        """Refuse settings that are no numbers, and forget what an earlier fit found."""
+        raise NotImplementedError
 
     def _pipeline(self) -> Pipeline:
         raise NotImplementedError
@@ -202,6 +209,9 @@ class NearestClassMean(_FewShotClassifier):
         self.unit = unit
         self.lam = lam
 
+    def _begin(self) -> None:
+        check_number("lam", self.lam)
+
     def _pipeline(self) -> Pipeline:
         return _build_pipeline(self.beta, "none", unit=self.unit)
 
@@ -227,6 +237,10 @@ class SeededKMeans(_FewShotClassifier):
         self.center = center
         self.lam = lam
         self.max_iter = max_iter
+
+    def _begin(self) -> None:
+        check_number("lam", self.lam)
+        check_number("max_iter", self.max_iter, whole=True)
 
     def _pipeline(self) -> Pipeline:
         return _build_pipeline(self.beta, self.center)
@@ -296,6 +310,15 @@ class PTMAP(_FewShotClassifier):
         self.calibrate = calibrate
         self.none_of_these = none_of_these
 
+    def _begin(self) -> None:
+        check_number("lam", self.lam, also=("auto",))
+        check_number("alpha", self.alpha, also=(None,))
+        check_number("n_steps", self.n_steps, whole=True, also=(None,))
+        self.lam_ = LAM if self.lam == "auto" else float(self.lam)  # of a fit without unlabelled rows
+        self.imbalance_, self.certainty_, self.temperature_ = 0.0, 0.0, 1.0
+        self._unlabelled_shares: Tensor | None = None
+        self.none_of_these_: NDArray[Any] | None = None
+
     def _pipeline(self) -> Pipeline:
         estimating = isinstance(self.proportions, str) and self.proportions == "estimate"
         return _build_pipeline(self.beta, ("support" if estimating else "separate") if self.center is None else self.center)
@@ -318,10 +341,6 @@ class PTMAP(_FewShotClassifier):
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:  # noqa: N803
         """Learn from the labelled rows and label the others; see `_FewShotClassifier.fit`."""
-        self.lam_ = LAM if self.lam == "auto" else float(self.lam)  # of a fit without unlabelled rows
-        self.imbalance_, self.certainty_, self.temperature_ = 0.0, 0.0, 1.0
-        self._unlabelled_shares: Tensor | None = None
-        self.none_of_these_: NDArray[Any] | None = None
         super().fit(X, y)
         if self.none_of_these and self.none_of_these_ is None:  # all rows have labels
             self.none_of_these_ = np.zeros(len(self.transduction_), dtype=self.label_distributions_.dtype)
@@ -399,17 +418,6 @@ def _validate(estimator: BaseEstimator, X: ArrayLike, pipeline: Pipeline, *, res
     if "unit" in pipeline.steps and zero.any():  # a warning, because scikit-learn's own checks pass such rows
         warnings.warn(f"X has only zeros in {name_rows(np.flatnonzero(zero))}; their labels mean nothing.", stacklevel=3)
     return torch.tensor(x)
-
-
-def _unlabelled(y: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which labels are missing: -1, NaN, None or the empty string."""
-    if y.dtype.kind in "iu":
-        return np.asarray(y == -1)
-    if y.dtype.kind == "f":
-        return np.asarray(np.isnan(y) | (y == -1))
-    if y.dtype.kind in "US":
-        return np.asarray(y == y.dtype.type(""))
-    return np.array([label is None or label != label or label in ("", -1) for label in y], dtype=bool)
 
 
 def _plain(labels: NDArray[Any]) -> NDArray[Any]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -105,8 +106,20 @@ def configure(
     ):
         # The queries' mean lies towards the larger classes; the support's does not.
         parsed = Pipeline.parse(" | ".join("center(support)" if step == "center" else step for step in parsed.steps))
+    check_number("lam", chosen["lam"], also=("auto",))
+    check_number("alpha", chosen["alpha"])
+    check_number("n_steps", chosen["n_steps"], whole=True)
     check_settings(lam=chosen["lam"], alpha=chosen["alpha"], n_steps=chosen["n_steps"])
     return Method(name, title, parsed, classifier, {knob: chosen[knob] for knob in KNOBS[classifier]})
+
+
+def check_number(name: str, value: object, *, whole: bool = False, also: tuple[str | None, ...] = ()) -> None:
+    """Refuse a setting that is no number, nor one of the words in `also`; its range is for the classifier to check."""
+    if isinstance(value, Integral if whole else Real) and not isinstance(value, bool):
+        return
+    if not (value is None or isinstance(value, str)) or value not in also:
+        words = " or ".join(["a whole number" if whole else "a number", *(repr(word) for word in also)])
+        raise InputError(f"{name} must be {words}, got {value!r}.")
 
 
 def classify(

@@ -99,6 +99,7 @@ def test_proportions_and_auto_are_columns_where_they_vary(here, make_file):
         (["evaluate", "--proportions", "0.5,0.5"], "one number for each of the 5 classes"),
         (["evaluate", "--proportions", "10,10,10,10,10"], "must sum to 75"),
         (["compare", "map-auto", "ncm", "--proportions", "free"], "--proportions has no effect on map-auto, ncm"),
+        (["evaluate", "--per-class", 17], "--per-class must be left out where the features have labels, got 17"),
         (["evaluate", "--settings", "nowhere.toml"], "nowhere.toml does not exist"),
         (["evaluate", "--output", "/dev/null/results", "--episodes", 3], "cannot be written"),
         (["evaluate", "--shots", 1, "--shots", 300], "301 images, got 200"),
@@ -112,6 +113,30 @@ def test_bad_input_ends_in_one_line(here, words, expected):
     assert done.stderr.startswith("ptmap: ")
     assert done.stderr.count("\n") == 1
     assert expected in done.stderr
+
+
+def test_knobs_that_a_variant_has_of_its_own_are_named(here, make_file):
+    words = ["--beta", 1, "--proportions", "free", "--features", make_file(), *FEW]
+    done = here("compare", "ncm", "map", "map-auto", "map-truth", *words)
+    assert done.code == 0, done.stderr
+    assert done.stderr.splitlines() == [
+        "--beta has no effect on map-auto, which has its own.",
+        "--proportions has no effect on map-auto, which has its own.",
+        "--proportions has no effect on map-truth, which has its own.",
+    ]
+
+
+def test_per_class_is_for_files_without_labels_and_a_mean_needs_none(here, make_file, tmp_path):
+    labelled = make_file()
+    with np.load(labelled) as stored:
+        np.save(tmp_path / "bare.npy", stored["features"])
+    words = ["--pipeline", "unit | center(mean) | unit", *FEW, "--json"]
+    expected = here("evaluate", labelled, "--mean-of", labelled, *words)
+    assert expected.code == 0, expected.stderr
+    for of in (labelled, tmp_path / "bare.npy"):
+        done = here("evaluate", tmp_path / "bare.npy", "--per-class", 20, "--mean-of", of, *words)
+        assert done.code == 0, done.stderr
+        assert json.loads(done.stdout)["results"][0]["accuracy"] == json.loads(expected.stdout)["results"][0]["accuracy"]
 
 
 def test_a_sweep_of_evaluate_shows_what_varies(here, make_file):

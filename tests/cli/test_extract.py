@@ -92,13 +92,31 @@ def test_json_is_all_of_stdout(here, photos, checkpoint, tmp_path):
     done = here("extract", photos, "--backbone", checkpoint(), "--output", tmp_path / "f.safetensors", "--no-cache", "--json")
     found = json.loads(done.stdout)
     assert found.keys() >= PROMISED
-    assert (found["images"], found["computed"], found["from_cache"], found["store"]) == (8, 9, 0, None)
+    assert (found["images"], found["computed"], found["from_cache"], found["store"]) == (8, 8, 0, None)
     assert found["left_out"] == ["ant/0.png"]
     assert found["passed_over"] == ["ant/9.png: the file is empty"]
     talk = done.stderr.splitlines()
     assert talk[0] == f"{photos}: passed over ant/9.png: the file is empty. `ptmap data check` tells all."
     assert talk[1].startswith("ptmap: 1 of 9 images cannot be read and are left out: ant/0.png. The first: ")
     assert talk[2:] == [f"Written to {tmp_path / 'f.safetensors'}"]
+
+
+def test_copies_are_not_counted_as_cached_nor_unreadable_images_as_computed(here, photos, checkpoint, tmp_path):
+    (photos / "ant" / "copy.png").write_bytes((photos / "ant" / "1.png").read_bytes())
+    (photos / "ant" / "0.png").write_bytes(b"no image")
+    command = ["extract", photos, "--backbone", checkpoint(), "--output", tmp_path / "f.safetensors", "--json"]
+    first, second = (json.loads(here(*command).stdout) for _ in range(2))
+    assert (first["images"], first["computed"], first["from_cache"]) == (9, 8, 0)
+    assert (second["images"], second["computed"], second["from_cache"]) == (9, 0, 9)
+    shown = here(*command[:-1]).stdout.splitlines()[3]
+    assert numbers_of(shown)[3:5] == ["90", "1"]  # % from cache, left out
+
+
+def test_what_could_not_be_kept_is_not_said_to_be_kept(here, photos, checkpoint, tmp_path):
+    done = here("extract", photos, "--backbone", checkpoint(), "--output", tmp_path / "f.safetensors", "--store", "/dev/null/x")
+    assert done.code == 0
+    assert "8 images were not kept" in done.stderr
+    assert "are kept in" not in done.stderr
 
 
 @pytest.mark.parametrize("damage", [b"", b"no image"])

@@ -132,6 +132,26 @@ def test_next(here, photos, backbone, tmp_path):
     assert found["next"] == done.stdout.splitlines()
 
 
+def test_features_without_labels_are_labelled_and_predicted(here, tmp_path):
+    rng = np.random.default_rng(0)
+    truth = np.repeat([0, 1], 10)
+    np.save(tmp_path / "rows.npy", rng.gamma(1.0, size=(2, 8))[truth] + 0.1 * rng.gamma(1.0, size=(20, 8)))
+    (tmp_path / "few.csv").write_text("path,label\nrow 0,leek\nrow 10,plum\n")
+    done = here(
+        "label",
+        tmp_path / "rows.npy",
+        "--labels",
+        tmp_path / "few.csv",
+        "--output",
+        tmp_path / "l.csv",
+        "--model",
+        tmp_path / "m.safetensors",
+    )
+    assert done.code == 0, done.stderr
+    done = here("predict", tmp_path / "m.safetensors", tmp_path / "rows.npy")
+    assert [row["label"] for row in csv.DictReader(done.stdout.splitlines())] == ["leek"] * 10 + ["plum"] * 10
+
+
 def test_features_in_parquet(here, tmp_path, make_file):
     from pyarrow import Table, parquet
 

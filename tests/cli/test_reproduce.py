@@ -13,6 +13,7 @@ def novel(tmp_path):
     rng = np.random.default_rng(0)
     centers = np.repeat(rng.gamma(1.0, size=(20, 6)), 101, axis=0)
     path = tmp_path / "novel.npy"
+    (tmp_path / "artifacts").mkdir()
     np.save(path, (centers * rng.gamma(2.0, size=centers.shape)).astype(np.float32))
     return [f"--features=cifar-fs:wrn28-10:novel={path}", "--per-class=101", "--artifacts", tmp_path / "artifacts"]
 
@@ -24,7 +25,7 @@ def test_a_table_is_printed_and_kept(here, novel, tmp_path):
     assert "87.69 ± 0.23" in done.stdout
     assert done.stdout.count("no features of") == 8
     assert len(re.findall(r" no features +–", done.stdout)) == 2 * 4 * 8
-    assert "index.html" in done.stderr
+    assert done.stderr.rstrip().endswith("index.html, and JSON and Markdown of table5")
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["cells.json", "index.html", "table5.json", "table5.md"]
     assert json.loads((tmp_path / "out" / "table5.json").read_text())["command"].startswith("ptmap reproduce table5")
     assert len(json.loads((tmp_path / "out" / "cells.json").read_text())) == 8
@@ -65,6 +66,8 @@ def test_the_readme_is_written_from_the_results(here, novel, tmp_path):
         (["table5", "--output", "/dev/null/results"], "cannot be written"),
         (["table5", "--features", "novel.npy"], "DATASET:BACKBONE:SPLIT=FILE"),
         (["table5", "--features", "cifar-fs:wrn28-10:novel=nowhere.npy"], "nowhere.npy does not exist"),
+        (["table5", "--artifacts", "/nope"], "--artifacts must be a folder, got /nope"),
+        (["--list", "--artifacts", "/nope"], "--artifacts must be a folder, got /nope"),
         (["--readme", "nowhere.md"], "nowhere.md cannot be read"),
     ],
 )

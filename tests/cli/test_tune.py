@@ -3,6 +3,7 @@
 import json
 import tomllib
 
+import numpy as np
 import pytest
 
 FEW = ["--ways", 3, "--queries", 4, "--episodes", 15]
@@ -54,6 +55,30 @@ def test_several_shots_in_one_file_and_given_options_win(here, make_file, tmp_pa
     assert "--shots 1, 3, got 2" in refused.stderr
 
 
+@pytest.mark.parametrize("bare", ["val.npz", "novel.npz"])
+def test_per_class_is_for_the_file_without_labels(here, make_file, tmp_path, bare):
+    files = {name: make_file(name, seed=seed) for seed, name in enumerate(["val.npz", "novel.npz"])}
+    words = ["tune", files["val.npz"], "--novel", files["novel.npz"], *FEW, *SMALL, "--no-plot", "--json", "--output", tmp_path / "tuned"]
+    expected = here(*words)
+    refused = here(*words, "--per-class", 20)
+    assert refused.code == 2
+    assert "--per-class must be left out where all features have labels, got 20" in refused.stderr
+    with np.load(files[bare]) as stored:
+        np.savez(files[bare], features=stored["features"])
+    done = here(*words, "--per-class", 20)
+    assert done.code == 0, done.stderr
+    assert json.loads(done.stdout)["tunings"][0]["curves"] == json.loads(expected.stdout)["tunings"][0]["curves"]
+
+
+def test_only_the_knobs_of_a_variant_are_said_to_be_chosen(here, make_file, tmp_path):
+    done = here("tune", make_file(), "--method", "map-auto", "--alpha", 0.2, "--alpha", 0.6, *FEW, "--no-plot", "--output", tmp_path / "o")
+    assert done.code == 0, done.stderr
+    (tuning,) = json.loads((tmp_path / "o" / "tuning.json").read_text())["tunings"]
+    assert tuning["chosen"].keys() == {"alpha", "n_steps"}
+    assert tomllib.loads((tmp_path / "o" / "settings.toml").read_text(encoding="utf-8")) == {"map-auto": {"1-shot": tuning["chosen"]}}
+    assert "beta" not in done.stdout
+
+
 def test_json_is_all_of_stdout(here, make_file, tmp_path):
     done = here("tune", make_file(), *FEW, *SMALL, "--json", "--no-plot", "--output", tmp_path / "tuned")
     (tuning,) = json.loads(done.stdout)["tunings"]
@@ -78,7 +103,11 @@ def test_the_embedded_set_is_called_a_demonstration(here, tmp_path):
         (["--method", "kmeans", "--alpha", 1], "--alpha has no effect on kmeans"),
         (["--method", "knn"], "'knn'"),
         (["--lam", -3], "lam must be"),
-        (["--ways", 9], "1..6"),
+        (["--ways", 9], "n_way (--ways) must be at most 6"),
+        (["--ways", 1], "n_way (--ways) must be at least 2, got 1"),
+        (["--ways", 0], "n_way (--ways) must be at least 2, got 0"),
+        (["--queries", 0], "with N at least 1, got '0'"),
+        (["--shots", 0], "n_shot (--shots) must be at least 1"),
         (["--novel", "nowhere.npz"], "nowhere.npz does not exist"),
         (["--output", "/dev/null/x"], "cannot be written"),
     ],

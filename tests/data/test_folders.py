@@ -124,6 +124,29 @@ def test_a_closed_folder_is_named(write, tmp_path):
         closed.chmod(0o755)
 
 
+def test_what_cannot_be_seen_is_passed_over_and_named_once(write, tmp_path):
+    write("leek/a.png")
+    for name in ("class", "leek/deeper", "leek/b.png", "c.png"):
+        (tmp_path / name).symlink_to("x" * 300)  # no file system takes such a name
+    images = read_images(tmp_path)
+    assert images.names == ("leek/a.png",)
+    assert sorted(problem.name for problem in images.problems) == ["c.png", "class", "leek/b.png", "leek/deeper"]
+    assert {problem.reason for problem in images.problems} == {"what is there cannot be seen (File name too long)"}
+
+
+def test_a_path_that_cannot_be_opened_is_refused_in_words(tmp_path):
+    with pytest.raises(FileFormatError, match=r"cannot be opened \(File name too long\)"):
+        read_images(tmp_path / ("x" * 300))
+
+
+@pytest.mark.skipif(not os.path.lexists("/proc/1/cwd"), reason="needs /proc")
+def test_a_link_to_where_one_may_not_go(write, tmp_path):
+    """As /proc has many; the superuser may follow it, and it then leaves the folder."""
+    write("leek/a.png")
+    (tmp_path / "leek/cwd").symlink_to("/proc/1/cwd")
+    assert [problem.name for problem in read_images(tmp_path).problems] == ["leek/cwd"]
+
+
 def test_names_can_always_be_printed(write, tmp_path):
     write("leek/a.png")
     (tmp_path / "leek/a.png").rename(tmp_path / "leek" / os.fsdecode(b"\xff\x1b[31m.png"))

@@ -50,7 +50,7 @@ WITHOUT_MEANING = """0 -3 1.5 many 3, 0,0 3,-1 3,x 15:3 normal:2:75
 
 @pytest.mark.parametrize("word", ["", *WITHOUT_MEANING.split()])
 def test_a_word_without_meaning_is_refused_with_the_grammar(word):
-    with pytest.raises(InputError, match=r"queries must be N, N,N,\.\.\., dirichlet:A:N or present:K:N, got "):
+    with pytest.raises(InputError, match=r"queries must be N, N,N,\.\.\., dirichlet:A:N or present:K:N, with N at least 1, got "):
         QuerySpec.parse(word)
 
 

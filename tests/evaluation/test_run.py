@@ -120,6 +120,27 @@ def test_center_mean_without_a_mean_is_refused(features, engine):
         accuracies(features, [configure("ncm", n_shot=2, pipeline="center(mean) | unit")], engine=engine)
 
 
+@ENGINES
+def test_a_mean_of_another_width_or_without_use_is_refused(features, make_features, engine):
+    wants_mean = configure("ncm", n_shot=2, pipeline="unit | center(mean) | unit")
+    with pytest.raises(InputError, match=r"--mean-of must hold vectors of 6 numbers like the features, got 4"):
+        accuracies(features, [wants_mean], mean_features=make_features([9, 9], dim=4), engine=engine)
+    with pytest.raises(InputError, match=r"--mean-of has no effect on pipeline .* has no center\(mean\)"):
+        accuracies(features, [configure("ncm", n_shot=2)], mean_features=make_features([9, 9], dim=6), engine=engine)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"engine": "torch"}, "float32"),
+        ({"engine": "torch", "dtype": "float64"}, "float64"),
+        ({"engine": "numba"}, "float32, float64 where a decision is close"),
+    ],
+)
+def test_a_result_tells_the_dtype_that_was_computed_in(features, settings, said):
+    assert accuracies(features, [configure("ncm", n_shot=2)], **settings)[0].provenance["dtype"] == said
+
+
 def test_a_result_tells_how_to_repeat_it(features):
     found = accuracies(features, queries="dirichlet:2:18")[-1].to_dict()
     assert found["features"]["fingerprint"] == features.fingerprint
@@ -161,11 +182,13 @@ def test_features_that_a_pipeline_cannot_use_are_refused_by_every_engine(feature
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"n_episodes": 0}, "n_episodes must be at least 1, got 0"),
+        ({"n_episodes": 0}, r"n_episodes \(--episodes\) must be at least 1, got 0"),
         ({"methods": []}, "at least one method"),
         ({"engine": "jax"}, "engine must be one of auto, torch, numba"),
         ({"device": "tpu"}, "device must be one of auto, cpu, cuda, mps"),
         ({"dtype": "float8"}, "dtype must be one of float32, float64"),
+        ({"dtype": "float8", "engine": "numba"}, "dtype must be one of float32, float64"),
+        ({"dtype": "float64", "engine": "numba"}, "dtype has no effect on engine 'numba'.*--engine torch"),
         ({"draws": "mine"}, "draws must be one of own, authors"),
     ],
 )

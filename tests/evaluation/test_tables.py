@@ -30,6 +30,27 @@ def cells_of(line, separator):
     return [cell.strip() for cell in line.strip().strip("|").split(separator)]
 
 
+@pytest.mark.parametrize(
+    ("names", "planned", "titles", "said"),
+    [
+        (["ncm", "map"], {"pipeline": "unit"}, ["NCM", "MAP"], "NCM: pipeline unit; MAP: pipeline unit; own draws"),
+        (["ncm", "map"], {"knobs": {"lam": [3], "beta": [1]}}, ["PT+NCM", "PT+MAP"], "PT+NCM: beta 1; PT+MAP: beta 1, lam 3; own draws"),
+        (["map"], {"knobs": {"lam": [3, 10], "alpha": [0.5]}}, ["PT+MAP", "PT+MAP"], "PT+MAP: alpha 0.5; own draws"),
+        (["map"], {"knobs": {"proportions": ["estimate"]}}, ["PT+MAP"], "PT+MAP: proportions estimate; own draws"),
+        (["map"], {"tuned": {"map": {1: {"lam": 7.0}}}}, ["PT+MAP"], "PT+MAP: lam 7; own draws"),
+        (["ncm-raw", "map-auto", "map-truth"], {}, ["NCM", "PT+MAP, estimated", "PT+MAP, told the truth"], "own draws"),
+        (["map"], {"shots": [1, 2], "knobs": {"n_steps": [20]}}, ["PT+MAP", "PT+MAP"], "PT+MAP 1-shot: n_steps 20; own draws"),
+        (["map-auto"], {"pipeline": "power(2) | unit"}, ["PT+MAP, estimated"], "PT+MAP, estimated: pipeline power(2) | unit; own"),
+    ],
+)
+def test_names_and_caption_tell_what_is_not_the_papers(make_features, names, planned, titles, said):
+    found, _ = evaluate_cells(make_features([20] * 5), plan_cells(names, queries=["3"], **planned), n_way=3, n_episodes=2)
+    assert [result.title for result in found] == titles
+    assert tabulate_results(found, about="").caption.startswith(said)
+    if len(found) > 1 and "shots" not in planned:
+        assert tabulate_comparisons(compare_results(found), about="").caption.startswith(said.removesuffix("own draws"))
+
+
 def test_columns_are_the_settings_that_vary(results):
     table = tabulate_results(results, about="")
     assert table.header == ("method", "lam", "shots", "queries", "accuracy", "episodes", "seconds")
@@ -39,6 +60,7 @@ def test_columns_are_the_settings_that_vary(results):
     plain = tabulate_results(one_kind, about="birds")
     assert plain.header == ("method", "shots", "accuracy", "episodes", "seconds")
     assert plain.title == "3-way, 3 queries a class, birds"
+    assert plain.caption.startswith("own draws")
 
 
 def test_alpha_that_the_paper_varies_with_the_shots_is_no_column(make_features):

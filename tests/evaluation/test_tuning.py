@@ -118,7 +118,7 @@ def test_bad_values_are_refused_before_anything_is_run(features, ranges, said):
 
 def test_novel_features_that_do_not_fit_are_refused_before_anything_is_run(features, make_features):
     done = []
-    with pytest.raises(InputError, match=r"n_way must lie in 1\.\.3"):
+    with pytest.raises(InputError, match=r"n_way \(--ways\) must be at most 3"):
         tune(features, novel=make_features([25] * 3), ranges=SMALL, on_progress=done.append, **OPTIONS)
     assert not done
 

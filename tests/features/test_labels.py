@@ -44,6 +44,18 @@ def test_nonsense_is_refused(labels):
         number_labels(labels)
 
 
+@pytest.mark.parametrize("blank", [-1, float("nan"), None])
+def test_a_blank_that_became_text_is_refused(blank):
+    with pytest.raises(InputError, match=r"labels must be an array of dtype=object .* in row 1\. .*'' for no label"):
+        number_labels(np.array(["owl", str(blank), "fox"]))
+    assert number_labels(np.array(["owl", blank, "fox"], dtype=object))[0].tolist() == [1, -1, 0]
+
+
+def test_pandas_blanks_are_unlabelled():
+    pandas = pytest.importorskip("pandas")
+    assert number_labels(pandas.Series(["owl", pandas.NA, "fox"], dtype="string"))[0].tolist() == [1, -1, 0]
+
+
 def test_nothing_labelled_has_no_classes():
     assert number_labels([None, "", -1])[1] == ()
 

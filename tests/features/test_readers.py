@@ -162,6 +162,31 @@ def test_npz_without_labels_or_names(tmp_path):
         read_features(path)
 
 
+@pytest.mark.parametrize("suffix", [".npy", ".npz", ".pt", ".pkl"])
+def test_files_without_labels_are_refused_or_read_as_unlabelled(tmp_path, suffix):
+    path = tmp_path / f"x{suffix}"
+    match suffix:
+        case ".npy":
+            np.save(path, FEATURES)
+        case ".npz":
+            np.savez(path, features=FEATURES)
+        case ".pt":
+            torch.save({"features": torch.from_numpy(FEATURES)}, path)
+        case ".pkl":
+            path.write_bytes(pickle.dumps({"features": FEATURES}))
+    with pytest.raises(InputError, match="must come with labels") as caught:
+        read_features(path)
+    assert ("--per-class K" in str(caught.value)) == (suffix in (".npy", ".npz"))
+    read = read_features(path, labels_needed=False)
+    np.testing.assert_array_equal(read.features, FEATURES)
+    assert (read.labels.tolist(), read.class_names) == ([-1] * 6, ())
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_labels_that_are_there_are_read_whether_needed_or_not(tmp_path, suffix):
+    assert read_features(write(tmp_path / f"x{suffix}"), labels_needed=False).labels.tolist() == LABELS.tolist()
+
+
 @pytest.mark.parametrize("suffix", [".npy", ".npz"])
 def test_numpy_files_with_pickled_objects_are_refused(tmp_path, suffix):
     path = tmp_path / f"x{suffix}"
@@ -256,7 +281,6 @@ def test_pt_with_code_is_refused_in_one_sentence(tmp_path):
         ({"a": 1.0}, "class 'a' must hold"),
         ({"a": [np.ones(3), np.ones(2)]}, "cannot be read"),
         ({"a": [np.ones(3)], 1: [np.ones(3)]}, "all names or all whole numbers"),
-        ({"features": FEATURES}, "KeyError: 'labels'"),
         ({"a": [["x", "y"]]}, "real numbers"),
     ],
 )

@@ -61,5 +61,8 @@ def class_mass(proportions: Proportions, query: Tensor, *, n_way: int) -> ClassM
     sums = mass.sum(dim=-1, keepdim=True)
     if not minimum and n_query > 1 and ((sums - 1).abs() <= 1e-4).all():
         mass = mass / sums * n_query
+    elif not minimum and ((sums - n_query).abs() > 1e-4 * n_query).any() and (mass >= 0).all():
+        wrong = float(sums[(sums - n_query).abs().argmax()])
+        raise InputError(f"proportions must sum to {n_query}, as counts of the queries, or to 1, as fractions, got {wrong:g}.")
     check_column_mass(mass, total, minimum=minimum)
     return ClassMass(mass if minimum else mass * (total / mass.sum(dim=-1, keepdim=True)), minimum)

@@ -7,7 +7,16 @@ from typing import Annotated
 import typer
 
 from ptmap.cli import options
-from ptmap.cli.console import command_line, describe_features, end_interrupted, load_features, print_table, progress_bar, say
+from ptmap.cli.console import (
+    command_line,
+    describe_features,
+    end_interrupted,
+    load_features,
+    load_mean_features,
+    print_table,
+    progress_bar,
+    say,
+)
 from ptmap.errors import InputError
 
 
@@ -32,7 +41,7 @@ def compare_command(
     per_class: options.PerClass = None,
     engine: options.Engine = "auto",
     device: options.Device = "auto",
-    dtype: options.Dtype = "float32",
+    dtype: options.Dtype = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -56,16 +65,17 @@ def compare_command(
     from ptmap.evaluation.folder import open_folder, write_file, write_results
     from ptmap.evaluation.plots import can_draw
     from ptmap.evaluation.settings import read_settings
-    from ptmap.evaluation.sweep import evaluate_cells, plan_cells
+    from ptmap.evaluation.sweep import evaluate_cells, plan_cells, remark_idle_knobs
     from ptmap.evaluation.tables import tabulate_comparisons, to_latex, to_markdown
 
     feature_set = load_features(features, per_class=per_class)
+    knobs = options.gather_knobs(beta, lam, alpha, n_steps, proportions)
     cells = plan_cells(
         methods,
         shots=shots or [1],
         queries=queries or ["15"],
         dataset=feature_set.provenance.get("dataset"),
-        knobs=options.gather_knobs(beta, lam, alpha, n_steps, proportions),
+        knobs=knobs,
         pipeline=pipeline,
         tuned=None if settings is None else read_settings(settings),
     )
@@ -73,6 +83,8 @@ def compare_command(
         raise InputError(f"--baseline must be one of the compared methods, {', '.join(methods)}, got '{baseline}'.")
     if len(cells[0].methods) < 2:
         raise InputError(f"compare needs at least two methods, got {cells[0].methods[0].name}. Name another, or several values of a knob.")
+    for remark in remark_idle_knobs(methods, knobs):
+        say(remark)
     folder = None if output is None else open_folder(output, fingerprint=feature_set.fingerprint, force=force)
     with progress_bar("compare", episodes * sum(len(cell.methods) for cell in cells)) as advance:
         results, interrupted = evaluate_cells(
@@ -85,7 +97,7 @@ def compare_command(
             engine=engine,
             device=device,
             dtype=dtype,
-            mean_features=None if mean_of is None else load_features(mean_of, per_class=per_class),
+            mean_features=load_mean_features(mean_of),
             on_progress=advance,
         )
     comparisons = compare_results(results, baseline=baseline)

@@ -2,12 +2,14 @@
 
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
+
+from ptmap.errors import InputError
 
 if TYPE_CHECKING:
     from ptmap.evaluation.tables import Table
@@ -35,9 +37,34 @@ def command_line() -> str:
 
 def load_features(path: Path | None, *, per_class: int | None) -> "FeatureSet":
     """Features of a file, the embedded ones if none is named."""
-    from ptmap.features import load_embedded, read_features
+    return load_several([path], per_class=per_class)[0]
 
-    return load_embedded() if path is None else read_features(path, per_class=per_class)
+
+def load_several(paths: Sequence[Path | None], *, per_class: int | None) -> "list[FeatureSet]":
+    """The same for several files; `per_class` is for those without labels, and refused if there are none."""
+    from ptmap.features import FeatureSet, load_embedded, read_features
+    from ptmap.features.readers import block_labels
+
+    found = [load_embedded() if path is None else read_features(path, labels_needed=per_class is None) for path in paths]
+    if per_class is None:
+        return found
+    bare = [bool((features.labels < 0).all()) for features in found]
+    if not any(bare):
+        have = "the features have labels" if len(found) == 1 else "all features have labels"
+        raise InputError(f"--per-class must be left out where {have}, got {per_class}.")
+    return [
+        FeatureSet.from_arrays(each.features, block_labels(len(each), per_class), each.class_names or None, each.provenance, each.names)
+        if without
+        else each
+        for each, without in zip(found, bare, strict=True)
+    ]
+
+
+def load_mean_features(path: Path | None) -> "FeatureSet | None":
+    """What `center(mean)` takes its mean of, if anything; it has no use for labels."""
+    from ptmap.features import read_features
+
+    return None if path is None else read_features(path, labels_needed=False)
 
 
 def describe_features(features: "FeatureSet") -> str:

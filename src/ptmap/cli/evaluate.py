@@ -7,7 +7,16 @@ from typing import Annotated
 import typer
 
 from ptmap.cli import options
-from ptmap.cli.console import command_line, describe_features, end_interrupted, load_features, print_table, progress_bar, say
+from ptmap.cli.console import (
+    command_line,
+    describe_features,
+    end_interrupted,
+    load_features,
+    load_mean_features,
+    print_table,
+    progress_bar,
+    say,
+)
 
 
 def evaluate_command(
@@ -30,7 +39,7 @@ def evaluate_command(
     per_class: options.PerClass = None,
     engine: options.Engine = "auto",
     device: options.Device = "auto",
-    dtype: options.Dtype = "float32",
+    dtype: options.Dtype = None,
     output: Annotated[
         Path | None, typer.Option(help="Folder for result.json and accuracies.npz, one accuracy an episode.", show_default=False)
     ] = None,
@@ -43,20 +52,24 @@ def evaluate_command(
     """
     from ptmap.evaluation.folder import open_folder, write_results
     from ptmap.evaluation.settings import read_settings
-    from ptmap.evaluation.sweep import evaluate_cells, plan_cells
+    from ptmap.evaluation.sweep import evaluate_cells, plan_cells, remark_idle_knobs
     from ptmap.evaluation.tables import tabulate_results
 
     tuned = None if settings is None else read_settings(settings)
     feature_set = load_features(features, per_class=per_class)
+    names = method or list(tuned or ["map"])
+    knobs = options.gather_knobs(beta, lam, alpha, n_steps, proportions)
     cells = plan_cells(
-        method or list(tuned or ["map"]),
+        names,
         shots=shots or [1],
         queries=queries or ["15"],
         dataset=feature_set.provenance.get("dataset"),
-        knobs=options.gather_knobs(beta, lam, alpha, n_steps, proportions),
+        knobs=knobs,
         pipeline=pipeline,
         tuned=tuned,
     )
+    for remark in remark_idle_knobs(names, knobs):
+        say(remark)
     folder = None if output is None else open_folder(output, fingerprint=feature_set.fingerprint, force=force)
     with progress_bar("evaluate", episodes * sum(len(cell.methods) for cell in cells)) as advance:
         results, interrupted = evaluate_cells(
@@ -69,7 +82,7 @@ def evaluate_command(
             engine=engine,
             device=device,
             dtype=dtype,
-            mean_features=None if mean_of is None else load_features(mean_of, per_class=per_class),
+            mean_features=load_mean_features(mean_of),
             on_progress=advance,
         )
     if as_json:

@@ -85,7 +85,7 @@ def extract_command(
                 on_progress=bar,
             )
         except KeyboardInterrupt:
-            if kept_in is None:
+            if kept_in is None or kept_in.n_lost:
                 raise
             end_interrupted(f"what was done is kept in {kept_in.root}; the same command goes on from there.")
     seconds = time.perf_counter() - begun
@@ -97,8 +97,8 @@ def extract_command(
         "images": len(features),
         "classes": features.n_classes,
         "dim": features.dim,
-        "computed": bar.n_images,
-        "from_cache": len(image_set) - bar.n_images,
+        "computed": bar.n_computed,
+        "from_cache": len(image_set) if bar.n_known is None else bar.n_known,
         "images_per_second": bar.speed,
         "seconds": seconds,
         "left_out": sorted({*image_set.names} - {*(features.names or ())}),
@@ -114,7 +114,7 @@ def extract_command(
     else:
         _print_summary(found, about=describe_features(features))
     say(f"Written to {output}")
-    if kept_in is not None:
+    if kept_in is not None and not kept_in.n_lost:  # else a warning has said so
         say(f"Computed features are kept in {kept_in.root}, {found['store_bytes'] / MEGABYTE:,.1f} MB in all.")
 
 
@@ -164,7 +164,8 @@ class ExtractionBar:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-        self.n_images = 0  # that were computed
+        self.n_computed = 0  # images
+        self.n_known: int | None = None  # that the store had; None where it had all, and there is nothing to show
         self.speed = 0.0  # images a second
         self._begun = 0.0
         talk = Console(stderr=True)
@@ -192,7 +193,7 @@ class ExtractionBar:
         unfinished = progress.done < progress.total
         self._progress.update(self._tasks[progress.stage], completed=progress.done, speed=shown, visible=unfinished)
         if progress.stage == "extract":
-            self.n_images, self.speed = progress.done, speed
+            self.n_computed, self.n_known, self.speed = progress.done - progress.n_failed, progress.n_known, speed
 
 
 def _print_summary(found: dict[str, Any], *, about: str) -> None:
@@ -202,7 +203,7 @@ def _print_summary(found: dict[str, Any], *, about: str) -> None:
         "images": f"{found['images']:,}",
         "classes": str(found["classes"]),
         "dims": f"{found['dim']:,}",
-        "from cache": f"{100 * found['from_cache'] / (found['from_cache'] + found['computed']):.0f} %",
+        "from cache": f"{100 * found['from_cache'] / (found['images'] + len(found['left_out'])):.0f} %",
         "left out": str(len(found["left_out"])),
         "seconds": f"{found['seconds']:.1f}",
         "images/s": f"{found['images_per_second']:.0f}" if found["computed"] else NONE,

@@ -17,7 +17,7 @@ FeaturesArgument = Annotated[
 FeaturesOption = Annotated[
     Path | None, typer.Option("--features", help=f"Features: {FILES}. Default: the embedded CIFAR-FS set.", show_default=False)
 ]
-PerClass = Annotated[int | None, typer.Option(help="Rows per class of an .npy file, in blocks.", show_default=False)]
+PerClass = Annotated[int | None, typer.Option(help="Rows per class, in blocks, of files without labels.", show_default=False)]
 MeanOf = Annotated[Path | None, typer.Option(help="Features whose mean center(mean) subtracts.", show_default=False)]
 
 Shots = Annotated[list[int] | None, typer.Option(help="Labelled rows per class; may be repeated. [1]", show_default=False)]
@@ -55,7 +55,7 @@ Settings = Annotated[
 
 Engine = Annotated[str, typer.Option(help="auto, torch, numba or triton.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
-Dtype = Annotated[str, typer.Option(help="float32 or float64, for the torch engine.")]
+Dtype = Annotated[str | None, typer.Option(help="float32 or float64, of the torch engine alone. [float32]", show_default=False)]
 
 Force = Annotated[bool, typer.Option("--force", help="Overwrite results of other features in --output.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]

@@ -9,13 +9,18 @@ from ptmap.cli import options
 from ptmap.cli.console import command_line, end_interrupted, print_table, progress_bar, say
 from ptmap.errors import InputError
 
+ARTIFACTS = Path("artifacts")  # it need not be there: --features names single files
+
 
 def reproduce_command(
     names: Annotated[
         list[str] | None, typer.Argument(help="table2 to table8, figure2 to figure4, time, orderings, or all.", metavar="NAME...")
     ] = None,
     listing: Annotated[bool, typer.Option("--list", help="Show what there is, what it needs, and whether that is here.")] = False,
-    artifacts: Annotated[Path, typer.Option(help="Folder of features: DATASET/BACKBONE/{val,novel}.safetensors.")] = Path("artifacts"),
+    artifacts: Annotated[
+        Path | None,
+        typer.Option(help=f"Folder of features: DATASET/BACKBONE/{{val,novel}}.safetensors. [{ARTIFACTS}]", show_default=False),
+    ] = None,
     features: Annotated[
         list[str] | None, typer.Option(help="One file: DATASET:BACKBONE:SPLIT=FILE; may be repeated.", show_default=False)
     ] = None,
@@ -40,7 +45,9 @@ def reproduce_command(
     from ptmap.paper.library import Library, parse_given
     from ptmap.paper.readme import update_readme
 
-    library = Library(artifacts, parse_given(features or []), per_class=per_class)
+    if artifacts is not None and not artifacts.is_dir():
+        raise InputError(f"--artifacts must be a folder, got {artifacts}, which is none. Check the path for a slip of the pen.")
+    library = Library(artifacts or ARTIFACTS, parse_given(features or []), per_class=per_class)
     if listing:
         print_table(list_exhibits(library))
         return
@@ -63,7 +70,8 @@ def reproduce_command(
             for note in report.notes:
                 typer.echo(f"  {note}")
             typer.echo()
-        say(f"Written to {output}: {PAGE}, and JSON, Markdown and pictures of {', '.join(exhibit.name for exhibit in exhibits)}")
+        kinds = "JSON, Markdown and pictures" if drawing else "JSON and Markdown"
+        say(f"Written to {output}: {PAGE}, and {kinds} of {', '.join(exhibit.name for exhibit in exhibits)}")
         if not drawing and plot is None:
             say("No pictures drawn: that needs matplotlib, pip install 'ptmap[plot]'")
     if readme is not None:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ptmap.cli import options
-from ptmap.cli.console import command_line, describe_features, end_interrupted, load_features, print_table, progress_bar, say
+from ptmap.cli.console import command_line, describe_features, end_interrupted, load_several, print_table, progress_bar, say
 
 NOVEL = "novel"  # as a FeatureSet's provenance calls the split
 WARNING = (
@@ -26,7 +26,7 @@ def tune_command(
         ),
     ] = None,
     novel: Annotated[Path | None, typer.Option(help="Features of novel classes: curves beside, no say.", show_default=False)] = None,
-    method: Annotated[str, typer.Option(help="map, soft-kmeans, kmeans or ncm.")] = "map",
+    method: Annotated[str, typer.Option(help="map, map-auto, map-truth, soft-kmeans, kmeans or ncm.")] = "map",
     grid: Annotated[bool, typer.Option("--grid", help="Try every combination instead of one knob after the other.")] = False,
     shots: options.Shots = None,
     ways: options.Ways = 5,
@@ -41,7 +41,7 @@ def tune_command(
     per_class: options.PerClass = None,
     engine: options.Engine = "auto",
     device: options.Device = "auto",
-    dtype: options.Dtype = "float32",
+    dtype: options.Dtype = None,
     output: Annotated[Path, typer.Option(help="Folder for settings.toml, tuning.json and the curves.")] = Path("tuned"),
     force: options.Force = False,
     plot: Annotated[bool | None, typer.Option(help="Draw the curves. [where matplotlib is installed]", show_default=False)] = None,
@@ -61,8 +61,8 @@ def tune_command(
     from ptmap.evaluation.tuning import check_ranges, count_settings, tune
 
     drawing = can_draw(plot)
-    feature_set = load_features(features, per_class=per_class)
-    novel_set = None if novel is None else load_features(novel, per_class=per_class)
+    feature_set, *others = load_several([features] if novel is None else [features, novel], per_class=per_class)
+    novel_set = others[0] if others else None
     warnings = [WARNING] if feature_set.provenance.get("split") == NOVEL else []
     about = describe_features(feature_set) + (" (demonstration)" if warnings else "")
     if features is None:

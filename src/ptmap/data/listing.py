@@ -22,19 +22,33 @@ class Entry(NamedTuple):
 
 def require_folder(folder: Path) -> None:
     """Refuse a path where no folder is."""
-    if not folder.exists():
+    try:
+        exists, is_folder = folder.exists(), folder.is_dir()
+    except OSError as error:
+        raise FileFormatError(f"{folder} cannot be opened ({error.strerror}). Check the path and who may read it.") from error
+    if not exists:
         raise FileFormatError(f"{folder} does not exist. Check the path for a slip of the pen.")
-    if not folder.is_dir():
+    if not is_folder:
         raise FileFormatError(f"{folder} is a file, not a folder of images. Unpack it, or name the folder that holds it.")
 
 
 def list_folders(folder: Path, *, root: Path, problems: list[Problem]) -> list[Path]:
     """The visible folders directly inside, sorted by name; for root and problems see `list_images`."""
     found = []
-    for path in sorted((path for path in folder.iterdir() if not is_hidden(path.name) and path.is_dir()), key=lambda path: path.name):
-        if path.is_symlink() and (reason := _wrong_link(path, root.resolve(), (folder.resolve(),))):
+    try:
+        inside = sorted(folder.iterdir(), key=lambda path: path.name)
+    except OSError:  # `list_images` has said so
+        return []
+    for path in inside:
+        try:
+            wanted = not is_hidden(path.name) and path.is_dir()
+        except OSError as error:
+            if not _is_image(path.name):  # else `list_images` says so
+                problems.append(Problem(relative_name(path, root), _unseen(error)))
+            continue
+        if wanted and path.is_symlink() and (reason := _wrong_link(path, root.resolve(), (folder.resolve(),))):
             problems.append(Problem(relative_name(path, root), reason))
-        else:
+        elif wanted:
             found.append(path)
     return found
 
@@ -61,6 +75,14 @@ def relative_name(path: Path, root: Path) -> str:
     return _printable(path.relative_to(root).as_posix())
 
 
+def _is_image(name: str) -> bool:
+    return name.lower().endswith(SUFFIXES)
+
+
+def _unseen(error: OSError) -> str:
+    return f"what is there cannot be seen ({error.strerror})"
+
+
 def _printable(name: str) -> str:
     if name.isprintable():
         return name
@@ -83,22 +105,38 @@ class _Walk(NamedTuple):
             return
         prefix = "" if folder == self.root else f"{relative_name(folder, self.root)}/"
         for entry in inside:
-            path, name = Path(entry.path), prefix + _printable(entry.name)
-            is_folder = path.is_dir() if entry.is_symlink() else entry.is_dir()  # the latter is quicker, but stumbles over rings of links
-            wanted = self.recursive if is_folder else entry.name.lower().endswith(SUFFIXES)
-            if not wanted or is_hidden(entry.name):
+            if is_hidden(entry.name):
                 continue
-            linked = (*above, path.parent.resolve()) if entry.is_symlink() else above
-            if entry.is_symlink() and (reason := _wrong_link(path, self.real_root, linked)):
-                self._pass_over(name, reason)
-            elif is_folder:
-                yield from self.entries(path, linked)
-            elif not entry.is_file():
-                self._pass_over(name, "not a regular file")
-            elif entry.stat().st_size == 0:
-                self._pass_over(name, "the file is empty")
-            else:
-                yield Entry(name, ImageFile(path))
+            name = prefix + _printable(entry.name)
+            try:
+                found = self._look_at(entry, name, above)
+            except OSError as error:  # a link that may not be followed, a folder that lists its files and shows none
+                if self.recursive or _is_image(entry.name):
+                    self._pass_over(name, _unseen(error))
+                continue
+            if isinstance(found, Entry):
+                yield found
+            elif found is not None:
+                yield from self.entries(Path(entry.path), found)
+
+    def _look_at(self, entry: os.DirEntry[str], name: str, above: tuple[Path, ...]) -> Entry | tuple[Path, ...] | None:
+        """The image that is there; for a folder to look into, the real folders of the links that led to it; None for neither."""
+        path = Path(entry.path)
+        is_folder = path.is_dir() if entry.is_symlink() else entry.is_dir()  # the latter is quicker, but stumbles over rings of links
+        if not (self.recursive if is_folder else _is_image(entry.name)):
+            return None
+        linked = (*above, path.parent.resolve()) if entry.is_symlink() else above
+        if entry.is_symlink() and (reason := _wrong_link(path, self.real_root, linked)):
+            self._pass_over(name, reason)
+        elif is_folder:
+            return linked
+        elif not entry.is_file():
+            self._pass_over(name, "not a regular file")
+        elif entry.stat().st_size == 0:
+            self._pass_over(name, "the file is empty")
+        else:
+            return Entry(name, ImageFile(path))
+        return None
 
     def _pass_over(self, name: str, reason: str) -> None:
         self.problems.append(Problem(name, reason))

@@ -27,7 +27,7 @@ class Tuning:
 
     method: str
     n_shot: int
-    chosen: Mapping[str, float]  # all numeric knobs of the method
+    chosen: Mapping[str, float]  # all numeric knobs of the method; what a variant finds in the features by itself is none
     result: EvaluationResult  # of the chosen setting, on validation classes
     start: EvaluationResult  # of the paper's setting, or the nearest within the ranges
     curves: tuple[Curve, ...]
@@ -43,7 +43,8 @@ class Tuning:
         """The choice and what it rests on, in a line."""
         result, gain = self.result, self.gain
         knobs = ", ".join(f"{knob} {value:g}" for knob, value in self.chosen.items())
-        start = ", ".join(f"{knob} {value:g}" for knob, value in knobs_used(self.start.pipeline, self.start.settings).items())
+        begun = knobs_used(self.start.pipeline, self.start.settings)
+        start = ", ".join(f"{knob} {begun[knob]:g}" for knob in self.chosen)
         gained = "" if gain.is_baseline else f"; {gain.difference:+.2f} ± {gain.ci95:.2f} points over {start}, paired"
         return (
             f"{self.n_shot}-shot: {knobs} gives {result.accuracy:.2f} ± {result.ci95:.2f} % over {result.n_episodes:,} episodes of "

@@ -31,6 +31,7 @@ class Engine(Protocol):
 
     name: str
     device: str
+    dtype: str  # that labels were decided in
 
     def predict(self, method: Method, episodes: Episodes) -> IntArray:
         """Ways of the queries, (E, Q)."""
@@ -57,7 +58,7 @@ def make_engine(
     *,
     engine: str = "auto",
     device: str = "auto",
-    dtype: str = "float32",
+    dtype: str | None = None,
     mean_features: FeatureSet | None = None,
     n_methods: int = 1,
 ) -> Engine:
@@ -67,22 +68,35 @@ def make_engine(
         features: What the episodes are made of.
         engine: One of `ENGINES`.
         device: One of `ptmap.devices.DEVICES`.
-        dtype: Of the torch engine. A fused engine gives the labels of float64 whatever is asked.
+        dtype: Of the torch engine, float32 if left out. A fused engine takes none: it gives the labels of float64.
         mean_features: Where `center(mean)` takes its mean from.
         n_methods: How many with the same row-wise steps will be asked about the same episodes: several share what they can.
     """
     if engine not in ENGINES:
         raise unknown_choice("engine", engine, ENGINES)
+    if dtype is not None and dtype not in DTYPES:
+        raise unknown_choice("dtype", dtype, DTYPES)
+    if mean_features is not None and mean_features.dim != features.dim:
+        raise InputError(
+            f"--mean-of must hold vectors of {features.dim} numbers like the features, got {mean_features.dim}. "
+            "Give features of the same backbone."
+        )
     chosen = choose_device(device)
     if engine == "numba" and chosen != "cpu":
         raise InputError(f"engine 'numba' runs on the CPU, got device '{chosen}'. Use --device cpu or --engine auto.")
     if engine == "triton" and chosen != "cuda":
         raise InputError(f"engine 'triton' runs on CUDA, got device '{chosen}'. Use --engine auto.")
     if engine == "torch" or chosen == "mps" or (engine == "auto" and chosen == "cuda" and not find_spec("triton")):
-        return TorchEngine(features, device=chosen, dtype=dtype, mean_features=mean_features)
+        return TorchEngine(features, device=chosen, dtype=dtype or "float32", mean_features=mean_features)
     from ptmap.evaluation.fused import NumbaEngine, TritonEngine  # compiled code is loaded only where it is used
 
-    return (NumbaEngine if chosen == "cpu" else TritonEngine)(features, mean_features=mean_features, n_methods=n_methods)
+    fused = NumbaEngine if chosen == "cpu" else TritonEngine
+    if dtype is not None:
+        raise InputError(
+            f"dtype has no effect on engine '{fused.name}', which gives the labels of float64, got '{dtype}'. "
+            "Leave --dtype out, or use --engine torch."
+        )
+    return fused(features, mean_features=mean_features, n_methods=n_methods)
 
 
 _ON_DEVICE: WeakKeyDictionary[FeatureSet, dict[str, Tensor]] = WeakKeyDictionary()
@@ -130,9 +144,7 @@ class TorchEngine:
     def __init__(
         self, features: FeatureSet, *, device: str = "cpu", dtype: str = "float32", mean_features: FeatureSet | None = None
     ) -> None:
-        if dtype not in DTYPES:
-            raise unknown_choice("dtype", dtype, DTYPES)
-        self.device = device
+        self.device, self.dtype = device, dtype
         self._rows, self._dtype = Rows(features, mean_features, device=device), DTYPES[dtype]
 
     def warm_up(self, method: Method, episodes: Episodes) -> None:

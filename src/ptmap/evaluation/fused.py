@@ -46,6 +46,7 @@ class _FusedEngine:
 
     name: str
     device: str
+    dtype = "float32, float64 where a decision is close"
 
     def __init__(self, features: FeatureSet, *, mean_features: FeatureSet | None = None, n_methods: int = 1) -> None:
         self._sharing = n_methods > 1

@@ -27,7 +27,7 @@ class QuerySpec:
         try:
             return cls._parse(str(text).strip())
         except (ValueError, IndexError):
-            raise InputError(f"queries must be N, N,N,..., dirichlet:A:N or present:K:N, got '{text}'.") from None
+            raise InputError(f"queries must be N, N,N,..., dirichlet:A:N or present:K:N, with N at least 1, got '{text}'.") from None
 
     @classmethod
     def _parse(cls, text: str) -> Self:

@@ -30,7 +30,7 @@ def evaluate(
     seed: int = 0,
     engine: str = "auto",
     device: str = "auto",
-    dtype: str = "float32",
+    dtype: str | None = None,
     mean_features: FeatureSet | None = None,
     on_progress: Callable[[int], object] | None = None,
 ) -> list[EvaluationResult]:
@@ -50,14 +50,19 @@ def evaluate(
         seed: Of the draws.
         engine: "auto", "torch" or "numba"; see `evaluation.engines`.
         device: "auto", "cpu", "cuda" or "mps".
-        dtype: "float32" or "float64".
+        dtype: "float32" or "float64", of the torch engine alone.
         mean_features: Where `center(mean)` takes its mean from, such as the base classes.
         on_progress: Called with the number of newly finished (episode, method) pairs.
     """
     if n_episodes < 1:
-        raise InputError(f"n_episodes must be at least 1, got {n_episodes}.")
+        raise InputError(f"n_episodes (--episodes) must be at least 1, got {n_episodes}.")
     if not methods:
         raise InputError("methods must hold at least one method, got none.")
+    if mean_features is not None and not any(method.pipeline.needs_mean for method in methods):
+        raise InputError(
+            f"--mean-of has no effect on pipeline '{methods[0].pipeline}', which has no center(mean). "
+            "Leave it out, or give --pipeline with that step."
+        )
     methods = [method.decide(torch.as_tensor(features.features)) for method in methods]
     spec = QuerySpec.parse(queries)
     source = make_draws(features, draws=draws, n_way=n_way, n_shot=n_shot, queries=spec, seed=seed)
@@ -99,7 +104,7 @@ def evaluate(
         "features": {**features.provenance, "fingerprint": features.fingerprint, "rows": len(features), "dim": features.dim},
         "engine": runner.name,
         "device": runner.device,
-        "dtype": dtype,
+        "dtype": runner.dtype,
         "versions": versions(),
     }
     return [

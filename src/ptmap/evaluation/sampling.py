@@ -20,6 +20,7 @@ from ptmap.evaluation.queries import QuerySpec
 from ptmap.features import FeatureSet
 
 DRAWS = ("own", "authors")
+LEAST_WAYS = 2  # with one class there is nothing to decide
 THREAD_EPISODES = 500  # that a thread draws at a time
 _KINDS = {"each": EACH, "counts": EACH, "dirichlet": DIRICHLET, "present": PRESENT}
 
@@ -74,7 +75,7 @@ def draw_as_authors(
 
 def _all_of(draws: Draws, n_episodes: int) -> Episodes:
     if n_episodes < 1:
-        raise InputError(f"n_episodes must be at least 1, got {n_episodes}.")
+        raise InputError(f"n_episodes (--episodes) must be at least 1, got {n_episodes}.")
     return next(draws.chunks(n_episodes, n_episodes))
 
 
@@ -150,10 +151,12 @@ class AuthorsDraws:
 
 
 def _check_sizes(features: FeatureSet, n_way: int, n_shot: int, spec: QuerySpec) -> None:
-    if n_way < 1 or n_way > features.n_classes:
-        raise InputError(f"n_way must lie in 1..{features.n_classes}, the classes of the features, got {n_way}. Lower --ways.")
+    if n_way < LEAST_WAYS:
+        raise InputError(f"n_way (--ways) must be at least {LEAST_WAYS}, got {n_way}.")
+    if n_way > features.n_classes:
+        raise InputError(f"n_way (--ways) must be at most {features.n_classes}, the classes of the features, got {n_way}.")
     if n_shot < 1:
-        raise InputError(f"n_shot must be at least 1, got {n_shot}.")
+        raise InputError(f"n_shot (--shots) must be at least 1, got {n_shot}.")
     total = spec.total(n_way)
     needed = n_shot + spec.most_of_a_class(n_way)
     sizes = features.class_sizes

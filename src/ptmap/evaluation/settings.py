@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ptmap.errors import FileFormatError, InputError, unknown_choice
-from ptmap.methods import KNOBS, find_method
+from ptmap.methods import KNOBS, configure, find_method
 
 NUMBERS = ("beta", "lam", "alpha", "n_steps")  # the knobs that are numbers, in the order of the paper
 ALL_KNOBS = (*NUMBERS, "proportions")
@@ -90,6 +90,24 @@ def knobs_shown(pipeline: str, settings: Mapping[str, Any]) -> dict[str, str]:
     """
     found = {"beta": beta_of(pipeline), **settings}
     return {knob: _word(found[knob]) for knob in ALL_KNOBS if found.get(knob) is not None}
+
+
+def knobs_changed(name: str, pipeline: str, settings: Mapping[str, Any], *, n_shot: int, dataset: str | None = None) -> dict[str, str]:
+    """The knobs that are not those that the method has by itself, as words; the whole pipeline where more than its power is another.
+
+    >>> knobs_changed("map", "power(1) | unit | center | unit", {"lam": 3.0, "alpha": 0.2}, n_shot=5)
+    {'beta': '1', 'lam': '3'}
+    >>> knobs_changed("ncm", "unit", {}, n_shot=1)
+    {'pipeline': 'unit'}
+    """
+    usual = configure(name, n_shot=n_shot, dataset=dataset)
+    known = knobs_shown(str(usual.pipeline), usual.settings)
+    changed = {knob: word for knob, word in knobs_shown(pipeline, settings).items() if word != known.get(knob)}
+    power = r"(signed_)?power\([^()]*\)" if usual.pipeline.undecided else r"power\([^()]*\)"  # what the features suggest is its own
+    centered = configure(name, n_shot=n_shot, dataset=dataset, proportions=settings.get("proportions")).pipeline  # "estimate" has its own
+    if re.sub(power, "power", pipeline) != re.sub(power, "power", str(centered)):
+        return {**{knob: word for knob, word in changed.items() if knob != "beta"}, "pipeline": pipeline}
+    return {knob: word for knob, word in changed.items() if not (knob == "beta" and usual.pipeline.undecided)}
 
 
 def _word(value: Any) -> str:

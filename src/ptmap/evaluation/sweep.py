@@ -1,6 +1,7 @@
 """Several methods, shots, queries and knobs in one go: planned and checked as a whole, then run cell by cell."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -14,7 +15,8 @@ from ptmap.evaluation.run import evaluate
 from ptmap.evaluation.sampling import make_draws
 from ptmap.evaluation.settings import ALL_KNOBS, Tuned, Value, knobs_taken, parse_knob
 from ptmap.features import FeatureSet
-from ptmap.methods import METHODS, Method, configure
+from ptmap.methods import METHODS, Method, configure, find_method
+from ptmap.preprocess.pipeline import AUTO
 
 
 class Cell(NamedTuple):
@@ -63,11 +65,31 @@ def plan_cells(
             values = [given.get(knob, [None if pipeline and knob == "beta" else fallback.get(knob)]) for knob in taken]
             for chosen in product(*values):
                 settings: dict[str, Any] = dict(zip(taken, chosen, strict=True))
-                method = configure(name, n_shot=n_shot, dataset=dataset, pipeline=pipeline, **settings)
+                method = _with_true_title(configure(name, n_shot=n_shot, dataset=dataset, pipeline=pipeline, **settings))
                 if method not in methods:
                     methods.append(method)
         cells += [Cell(n_shot, spec, tuple(methods)) for spec in dict.fromkeys(str(QuerySpec.parse(word)) for word in queries)]
     return cells
+
+
+def _with_true_title(method: Method) -> Method:
+    """The method, called PT+ only where a power step is in its pipeline."""
+    has_power = any("power" in step for step in method.pipeline.steps)
+    return method if has_power else replace(method, title=method.title.removeprefix("PT+"))
+
+
+def remark_idle_knobs(names: Sequence[str], knobs: Mapping[str, Sequence[Value]]) -> list[str]:
+    """What should be said of knobs that were given, but not for the variants that have their own.
+
+    >>> remark_idle_knobs(["map", "map-auto"], {"beta": ["1"], "alpha": []})
+    ['--beta has no effect on map-auto, which has its own.']
+    """
+    remarks = []
+    for name in names:
+        _, line, _, preset = find_method(name)
+        own = [*(["beta"] if AUTO in line else []), *preset]
+        remarks += [f"--{knob} has no effect on {name}, which has its own." for knob in own if knobs.get(knob)]
+    return remarks
 
 
 def evaluate_cells(

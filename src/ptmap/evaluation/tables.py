@@ -9,7 +9,7 @@ from ptmap.evaluation.comparison import Comparison
 from ptmap.evaluation.curves import Tuning
 from ptmap.evaluation.queries import QuerySpec
 from ptmap.evaluation.results import EvaluationResult
-from ptmap.evaluation.settings import ALL_KNOBS, knobs_shown
+from ptmap.evaluation.settings import ALL_KNOBS, knobs_changed, knobs_shown
 
 NONE = "–"  # in a cell that has nothing to say
 TEXT_COLUMNS = (  # the others hold numbers and are set flush right
@@ -47,7 +47,8 @@ def tabulate_results(results: Sequence[EvaluationResult], *, about: str) -> Tabl
         )
         for result in results
     ]
-    return Table(_title(results, about), header, _sections(rows, results), f"{_draws(results)}; accuracy in %, mean ± 95 % interval")
+    caption = f"{_changes(results, knobs)}{_draws(results)}; accuracy in %, mean ± 95 % interval"
+    return Table(_title(results, about), header, _sections(rows, results), caption)
 
 
 def tabulate_comparisons(comparisons: Sequence[Comparison], *, about: str) -> Table:
@@ -67,7 +68,8 @@ def tabulate_comparisons(comparisons: Sequence[Comparison], *, about: str) -> Ta
         for each in comparisons
     ]
     caption = (
-        f"{min(result.n_episodes for result in results):,} episodes, {_draws(results)}; accuracy in %, mean ± 95 % interval; "
+        f"{_changes(results, knobs)}{min(result.n_episodes for result in results):,} episodes, {_draws(results)}; "
+        "accuracy in %, mean ± 95 % interval; "
         f"difference to {comparisons[0].baseline.title} in points, paired; won, tied and lost in % of the episodes"
     )
     header = ("shots", *shown, "method", *knobs, "accuracy", "difference", "won", "tied", "lost")
@@ -165,6 +167,23 @@ def _varied_knobs(results: Sequence[EvaluationResult]) -> list[str]:
         for knob, value in knobs_shown(result.pipeline, result.settings).items():
             seen.setdefault((result.method, result.n_shot, knob), set()).add(value)
     return [knob for knob in ALL_KNOBS if any(len(values) > 1 for (_, _, name), values in seen.items() if name == knob)]
+
+
+def _changes(results: Sequence[EvaluationResult], columns: Sequence[str]) -> str:
+    """Knobs and pipelines that are not the method's own, "PT+MAP: lam 3; ", but for those that have a column."""
+    said: dict[str, dict[int, str]] = {}
+    for result in results:
+        dataset = result.provenance.get("features", {}).get("dataset")
+        changed = knobs_changed(result.method, result.pipeline, result.settings, n_shot=result.n_shot, dataset=dataset)
+        words = ", ".join(f"{knob} {word}" for knob, word in changed.items() if knob not in columns)
+        said.setdefault(result.title, {}).setdefault(result.n_shot, words)
+    lines = []
+    for title, by_shots in said.items():
+        if len(set(by_shots.values())) == 1:
+            lines.append((title, by_shots.popitem()[1]))
+        else:
+            lines += [(f"{title} {n_shot}-shot", words) for n_shot, words in by_shots.items()]
+    return "".join(f"{which}: {words}; " for which, words in lines if words)
 
 
 def _knob_cells(result: EvaluationResult, knobs: Sequence[str]) -> list[str]:

@@ -92,7 +92,7 @@ def tune(
     return Tuning(
         method=method,
         n_shot=n_shot,
-        chosen=knobs_used(result.pipeline, result.settings),
+        chosen={knob: value for knob, value in knobs_used(result.pipeline, result.settings).items() if knob in knobs_taken(method)},
         result=result,
         start=on_validation.results[start],
         curves=tuple(_curve(axis, line, chosen, wanted, on_validation, on_novel) for axis, line in enumerate(lines)),
@@ -116,7 +116,7 @@ def check_ranges(method: str, ranges: Mapping[str, Iterable[float]] | None) -> d
     """The values to try of each knob, sorted; refused where the method does not take the knob."""
     taken = [knob for knob in knobs_taken(method) if knob in RANGES]
     if not taken:
-        raise InputError(f"method '{method}' has no knob to tune. Tune map, soft-kmeans, kmeans or ncm.")
+        raise InputError(f"method '{method}' has no knob to tune. Tune map, map-auto, map-truth, soft-kmeans, kmeans or ncm.")
     given = {knob: tuple(sorted({float(value) for value in values})) for knob, values in (ranges or {}).items()}
     for knob, values in given.items():
         if values and knob not in taken:

@@ -35,6 +35,8 @@ class Progress(NamedTuple):
     stage: Literal["hash", "extract"]
     done: int
     total: int
+    n_known: int = 0  # other images, that the store had
+    n_failed: int = 0  # of those done, that cannot be read
 
 
 def extract(
@@ -88,12 +90,13 @@ def extract(
     digests = [identity.digest for identity in identities]
     columns = [_look_up(store, make_recipe(encoder, views=views, precision=precision), encoder, digests) for encoder in encoders]
     first = _first_alike(digests)  # (N,): who speaks for each image
-    missing = ~np.all([column.known for column in columns], axis=0) & (first == np.arange(len(images)))
-    todo = np.flatnonzero(missing).tolist()
+    known = np.all([column.known for column in columns], axis=0)
+    todo = np.flatnonzero(~known & (first == np.arange(len(images)))).tolist()
+    n_known = int(known.sum())
 
     failures: dict[int, PtmapError] = {}
     if todo:
-        report(Progress("extract", 0, len(todo)))
+        report(Progress("extract", 0, len(todo), n_known))
         wanting = [column for column in columns if not column.known.all()]
         keeper = Keeper(store, [column.recipe for column in wanting], digests)
         # By all encoders, wanting or not: so that batches, and with them the last bits, are the same after a kill.
@@ -109,7 +112,7 @@ def extract(
                     column.rows[indices], column.known[indices] = rows, True
                 keeper.add(batch)
                 n_done += batch.n_images
-                report(Progress("extract", n_done, len(todo)))
+                report(Progress("extract", n_done, len(todo), n_known, len(failures)))
 
     usable = np.all([column.known[first] for column in columns], axis=0)
     _report_failures([images.names[i] for i in np.flatnonzero(~usable)], failures, n_images=len(images))

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ptmap.blanks import find_blanks
 from ptmap.errors import InputError
 
 UNLABELLED = -1  # the class number of a row without a label
@@ -15,7 +16,7 @@ UNLABELLED = -1  # the class number of a row without a label
 def number_labels(labels: Any, class_names: Sequence[str] | None = None) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """Class numbers and class names of N labels, (N,) -> (N,) and the names.
 
-    None, NaN, "" and -1 mean unlabelled. Without `class_names` the names are those that occur,
+    None, NaN, "" and -1 mean unlabelled (see `ptmap.blanks`). Without `class_names` the names are those that occur,
     sorted; whole numbers sort as numbers and are named by their digits. With `class_names`, names
     are looked up in it and whole numbers point into it.
 
@@ -44,28 +45,18 @@ def _as_array(labels: Any) -> NDArray[Any]:
 
 def _split(array: NDArray[Any]) -> tuple[NDArray[np.bool_], NDArray[Any]]:
     """Which entries are labelled, and those entries as an array of str or of int64."""
+    labelled = ~find_blanks(array, "labels")
     if array.dtype.kind in "iu":
-        labelled = array != UNLABELLED
         return labelled, array[labelled].astype(np.int64)
     if array.dtype.kind == "U":
-        labelled = array != ""
         return labelled, array[labelled]
-    entries = array.tolist()
-    labelled = np.array([not _is_blank(entry) for entry in entries], dtype=bool)
-    present = [entry for entry in entries if not _is_blank(entry)]
+    present = array[labelled].tolist()
     if all(isinstance(entry, str) for entry in present):
         return labelled, np.array(present, dtype=str)
     if all(isinstance(entry, Real) and float(entry).is_integer() for entry in present):
         return labelled, np.array([int(entry) for entry in present], dtype=np.int64)
     odd = next((entry for entry in present if not isinstance(entry, str)), None)
     raise InputError(f"labels must be all names or all whole numbers, got {odd!r} of type {type(odd).__name__} among them.")
-
-
-def _is_blank(entry: object) -> bool:
-    # Tested by type first, because an array among the labels has no truth value.
-    if isinstance(entry, str):
-        return entry == ""
-    return entry is None or (isinstance(entry, Real) and (entry != entry or entry == UNLABELLED))  # NaN differs from itself
 
 
 def _look_up(values: NDArray[Any], names: tuple[str, ...]) -> NDArray[np.int64]:

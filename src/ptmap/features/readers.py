@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ptmap.errors import InputError, MissingExtraError, unknown_choice
 from ptmap.features import storage
@@ -18,19 +19,20 @@ BLOCKS = (".npy", ".npz")  # formats whose rows may come without labels, in equa
 PICKLE_HOLDS = "a pickled dict of class -> list of feature vectors"
 
 
-def read_features(path: str | Path, *, per_class: int | None = None) -> FeatureSet:
+def read_features(path: str | Path, *, per_class: int | None = None, labels_needed: bool = True) -> FeatureSet:
     """Read a FeatureSet from a file of any known format, told by its suffix.
 
     Args:
         path: A .safetensors, .npz, .npy, .parquet, .pt, .pkl or .plk file. Pickles are read without
             running anything they ask for.
         per_class: For a .npy or .npz file without labels: each K consecutive rows are one class.
+        labels_needed: Whether a file without labels is refused; if not, all of its rows are unlabelled.
     """
     path = Path(path)
     storage.require_file(path)
     suffix = path.suffix.lower()
     if suffix not in READERS:
-        raise unknown_choice("read_features: the suffix of the file", suffix, READERS)
+        raise unknown_choice(f"the suffix of {path}", suffix, READERS)
     reader = READERS[suffix]
     with reading(path, holds=reader.holds):
         contents = reader.read(path)
@@ -38,25 +40,36 @@ def read_features(path: str | Path, *, per_class: int | None = None) -> FeatureS
     if per_class is not None:
         if suffix not in BLOCKS or labels is not None:
             raise InputError(f"per_class must be left out unless a .npy or .npz file has no labels, got {per_class} for {path}.")
-        labels = _block_labels(len(contents.features), per_class)
+        labels = block_labels(len(contents.features), per_class)
     elif labels is None:
-        raise InputError(
-            f"{path} must come with labels, got features only. Save them as {_labels_file(path).name} beside it (in an .npz, as 'labels'), "
-            "or pass per_class=K if each K consecutive rows are one class."
-        )
+        if labels_needed:
+            raise InputError(f"{path} must come with labels, got features only. {_way_to_labels(path)}")
+        labels = np.full(len(contents.features), UNLABELLED)
     with reading(path, holds=reader.holds):
         about = contents.provenance or {"file": path.name}
         return FeatureSet.from_arrays(contents.features, labels, contents.class_names, about, contents.names)
 
 
-def _block_labels(n_rows: int, per_class: int) -> Any:
+def block_labels(n_rows: int, per_class: int) -> NDArray[np.int64]:
+    """Labels of rows of which each `per_class` consecutive ones are one class, (n_rows,).
+
+    >>> block_labels(6, 2).tolist()
+    [0, 0, 1, 1, 2, 2]
+    """
     if per_class < 1 or n_rows % per_class:
-        raise InputError(f"per_class must be a whole part of the {n_rows} rows, got {per_class}.")
+        raise InputError(f"per_class (--per-class) must be a whole part of the {n_rows} rows, got {per_class}.")
     return np.arange(n_rows) // per_class
 
 
 def _labels_file(path: Path) -> Path:
     return path.with_name(f"{path.stem}_labels.npy")
+
+
+def _way_to_labels(path: Path) -> str:
+    if path.suffix.lower() not in BLOCKS:
+        return "Add them to it as 'labels'."
+    where = f"as {_labels_file(path).name} beside it" if path.suffix.lower() == ".npy" else "in it as 'labels'"
+    return f"Save them {where}, or give --per-class K (in Python per_class=K) if each K consecutive rows are one class."
 
 
 def _load_npy(path: Path) -> Any:
@@ -120,11 +133,11 @@ def _read_pickle(path: Path) -> Contents:
 
 
 def _from_dict(content: Any) -> Contents:
-    """Either {"features", "labels"[, "class_names"]} or {class: vectors}."""
+    """Either {"features"[, "labels"[, "class_names"]]} or {class: vectors}."""
     if not isinstance(content, dict) or not content:
         raise InputError(f"the file must hold a dict with entries, got {type(content).__name__}.")
     if "features" in content:
-        return Contents(content["features"], content["labels"], content.get("class_names"))
+        return Contents(content["features"], content.get("labels"), content.get("class_names"))
     blocks = [np.asarray(vectors) for vectors in content.values()]
     dim = blocks[0].shape[-1] if blocks[0].ndim else 0
     for name, block in zip(content, blocks, strict=True):

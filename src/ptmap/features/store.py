@@ -55,6 +55,7 @@ class FeatureStore:
         if self.root.exists() and not self.root.is_dir():
             raise InputError(f"the store of features must be a folder, got the file {self.root}. Name a folder, or do without a store.")
         self.files = FileDigests(self.root / "files.sqlite")
+        self.n_lost = 0  # rows that `put` could not write
 
     def __repr__(self) -> str:
         return f"FeatureStore({str(self.root)!r})"
@@ -109,6 +110,7 @@ class FeatureStore:
                 write_whole(folder / "recipe.json", recipe.to_json().encode() + b"\n")
             write_shard(folder, digests, rows, recipe_key=recipe.key)
         except OSError as error:
+            self.n_lost += len(digests)
             warnings.warn(f"{self.root}: features of {len(digests)} images were not kept ({error.strerror or error}).", stacklevel=2)
 
     def _shards(self, recipe: Recipe) -> list[Path]:

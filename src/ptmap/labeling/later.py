@@ -36,7 +36,7 @@ def predict_later(model: Path, paths: Sequence[Path], *, abstain: float = 0.0, d
     if not paths:
         raise FileFormatError(" ".join(["there is no image to label.", *foreign]))
     if len(paths) == 1 and paths[0].is_file() and paths[0].suffix.lower() not in SUFFIXES:
-        features = read_features(paths[0])
+        features = read_features(paths[0], labels_needed=False)
         return predictor.rows(Collection.of_features(features).names, features.features, abstain=abstain), foreign
     if not predictor.backbone:
         raise InputError(f"{model} was made from features and can only be asked about features, got {paths[0]}.")

@@ -212,7 +212,7 @@ def _size(images: ImageSet, index: int) -> int:
 
 
 def _of_features(path: Path, labels: Path | None, truth: str | None) -> Source:
-    features = read_features(path)
+    features = read_features(path, labels_needed=False)
     collection = Collection.of_features(features, title=path.stem)
     if labels is None:
         given = Given({int(row): features.class_names[features.labels[row]] for row in (features.labels >= 0).nonzero()[0]})

@@ -55,5 +55,5 @@ def _is_of(project: Project, photos: Path) -> bool:
     """Whether a project is of these photos, or of features equal to those in this file."""
     if project.root is not None or photos.is_dir():
         return project.root == photos.resolve()
-    kept, given = project.load(), Collection.of_features(read_features(photos))
+    kept, given = project.load(), Collection.of_features(read_features(photos, labels_needed=False))
     return kept.names == given.names and np.array_equal(kept.features, given.features)
