@@ -186,7 +186,6 @@ def test_a_truncated_file(monkeypatch, capsys, feature_file):
     [
         (["--method", "knn"], ["ncm-raw, ncm, kmeans, soft-kmeans, map", "'knn'"]),
         (["--ways", 5], ["(--ways) must be at most 4", "got 5"]),
-        (["--ways", 1], ["(--ways) must be at least 2", "got 1"]),
         (["--ways", 3, "--shots", 6, "--queries", 5], ["'ant'", "11 images, got 10"]),
         (["--ways", 3, "--queries", "dirichlet:2"], ["queries must be", "'dirichlet:2'"]),
         (["--ways", 3, "--queries", 2, "--episodes", 0], ["n_episodes (--episodes) must be at least 1"]),
@@ -212,6 +211,13 @@ def test_a_wrong_option_ends_in_one_line(monkeypatch, capsys, feature_file, word
     code, stdout, stderr = run_here(monkeypatch, capsys, "evaluate", feature_file, *words)
     assert (code, stdout) == (2, "")
     assert_one_line(stderr, *expected)
+
+
+def test_one_class_is_nothing_to_tell_apart(monkeypatch, capsys):
+    code, stdout, stderr = run_here(monkeypatch, capsys, "evaluate", "--ways", 1)
+    assert (code, stdout) == (2, "")
+    assert "'--ways'" in stderr
+    assert "equal to 2" in stderr
 
 
 @pytest.mark.parametrize(("row", "expected"), [(-1.0, ["must not be negative", "unit | center | unit"]), (0.0, ["only zeros in row 7"])])

@@ -44,7 +44,7 @@ def unequal(make_features):
 
 @pytest.mark.parametrize(
     ("queries", "n_way", "n_shot"),
-    [("15", 5, 5), (1, 7, 1), ("3,0,7", 3, 2), ("dirichlet:2:75", 5, 1), ("dirichlet:0.1:60", 3, 5), ("present:2:35", 5, 2), ("4", 2, 1)],
+    [("15", 5, 5), (1, 7, 1), ("3,0,7", 3, 2), ("dirichlet:2:75", 5, 1), ("dirichlet:0.1:60", 3, 5), ("present:2:35", 5, 2), ("4", 1, 1)],
 )
 def test_own_episodes_are_sound(unequal, queries, n_way, n_shot):
     episodes = sample_episodes(unequal, n_episodes=60, n_way=n_way, n_shot=n_shot, queries=queries, seed=3)
@@ -55,9 +55,9 @@ def test_own_episodes_are_sound(unequal, queries, n_way, n_shot):
 @settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_own_episodes_of_any_sizes_are_sound(make_features, data):
-    sizes = data.draw(st.lists(st.integers(3, 12), min_size=2, max_size=6))
+    sizes = data.draw(st.lists(st.integers(3, 12), min_size=1, max_size=6))
     features = make_features(sizes, n_unlabelled=data.draw(st.integers(0, 3)))
-    n_way = data.draw(st.integers(2, len(sizes)))
+    n_way = data.draw(st.integers(1, len(sizes)))
     n_shot = data.draw(st.integers(1, min(sizes) - 1))
     n_query = data.draw(st.integers(1, min(sizes) - n_shot))
     episodes = sample_episodes(features, n_episodes=5, n_way=n_way, n_shot=n_shot, queries=n_query, seed=data.draw(st.integers(0, 2**31)))
@@ -169,7 +169,7 @@ def assert_as_authors(episodes, features, classes, images, n_shot):
     np.testing.assert_array_equal(episodes.query_labels, np.tile(np.arange(n_way), (n_episodes, n_used - n_shot)))
 
 
-@pytest.mark.parametrize(("n_way", "n_shot", "n_query", "seed"), [(5, 1, 15, 0), (5, 5, 15, 0), (2, 3, 1, 0), (7, 1, 2, 42), (2, 1, 1, 0)])
+@pytest.mark.parametrize(("n_way", "n_shot", "n_query", "seed"), [(5, 1, 15, 0), (5, 5, 15, 0), (2, 3, 1, 0), (7, 1, 2, 42), (1, 1, 1, 0)])
 def test_authors_draws_are_those_of_their_loop(unequal, n_way, n_shot, n_query, seed):
     episodes = draw_as_authors(unequal, n_episodes=25, n_way=n_way, n_shot=n_shot, queries=n_query, seed=seed)
     classes, images = draw_by_the_letter(unequal.class_sizes, 25, n_way, n_shot + n_query, seed)
@@ -200,7 +200,7 @@ def test_authors_draws_leave_the_global_generator_alone(unequal):
     ("settings", "message"),
     [
         ({"n_way": 8}, r"n_way \(--ways\) must be at most 7, the classes of the features, got 8"),
-        ({"n_way": 1}, r"n_way \(--ways\) must be at least 2, got 1"),
+        ({"n_way": 0}, r"n_way \(--ways\) must be at least 1, got 0"),
         ({"n_shot": 0}, r"n_shot \(--shots\) must be at least 1, got 0"),
         ({"n_shot": 6}, r"class 'c0' must have at least n_shot \+ n_query = 21 images, got 20\. Lower"),
         ({"queries": "1,2,20,1,1"}, "class 'c0' must have at least .* = 21 images, got 20"),

@@ -21,7 +21,7 @@ PerClass = Annotated[int | None, typer.Option(help="Rows per class, in blocks, o
 MeanOf = Annotated[Path | None, typer.Option(help="Features whose mean center(mean) subtracts.", show_default=False)]
 
 Shots = Annotated[list[int] | None, typer.Option(help="Labelled rows per class; may be repeated. [1]", show_default=False)]
-Ways = Annotated[int, typer.Option(help="Classes per episode.")]
+Ways = Annotated[int, typer.Option(min=2, help="Classes per episode.")]
 QUERIES = "Queries per class, or N,N,... or dirichlet:A:N or present:K:N"
 Queries = Annotated[list[str] | None, typer.Option(help=f"{QUERIES}; may be repeated. [15]", show_default=False)]
 Episodes = Annotated[int, typer.Option(help="Episodes per result.")]

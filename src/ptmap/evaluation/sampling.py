@@ -20,7 +20,6 @@ from ptmap.evaluation.queries import QuerySpec
 from ptmap.features import FeatureSet
 
 DRAWS = ("own", "authors")
-LEAST_WAYS = 2  # with one class there is nothing to decide
 THREAD_EPISODES = 500  # that a thread draws at a time
 _KINDS = {"each": EACH, "counts": EACH, "dirichlet": DIRICHLET, "present": PRESENT}
 
@@ -151,8 +150,8 @@ class AuthorsDraws:
 
 
 def _check_sizes(features: FeatureSet, n_way: int, n_shot: int, spec: QuerySpec) -> None:
-    if n_way < LEAST_WAYS:
-        raise InputError(f"n_way (--ways) must be at least {LEAST_WAYS}, got {n_way}.")
+    if n_way < 1:
+        raise InputError(f"n_way (--ways) must be at least 1, got {n_way}.")
     if n_way > features.n_classes:
         raise InputError(f"n_way (--ways) must be at most {features.n_classes}, the classes of the features, got {n_way}.")
     if n_shot < 1:
