@@ -104,8 +104,6 @@ def test_the_embedded_set_is_called_a_demonstration(here, tmp_path):
         (["--method", "knn"], "'knn'"),
         (["--lam", -3], "lam must be"),
         (["--ways", 9], "n_way (--ways) must be at most 6"),
-        (["--ways", 1], "n_way (--ways) must be at least 2, got 1"),
-        (["--ways", 0], "n_way (--ways) must be at least 2, got 0"),
         (["--queries", 0], "with N at least 1, got '0'"),
         (["--shots", 0], "n_shot (--shots) must be at least 1"),
         (["--novel", "nowhere.npz"], "nowhere.npz does not exist"),

@@ -125,7 +125,7 @@ def test_suffixes_may_be_shouted(tmp_path):
 def test_npy_labels_by_blocks_or_beside_or_not_at_all(tmp_path):
     path = tmp_path / "x.npy"
     np.save(path, np.ones((22, 3)))
-    with pytest.raises(InputError, match=r"x_labels\.npy.*per_class=K"):
+    with pytest.raises(FileFormatError, match=r"x_labels\.npy.*per_class=K"):
         read_features(path)
     blocks = read_features(path, per_class=2)
     assert blocks.class_names == tuple(str(number) for number in range(11))
@@ -153,7 +153,7 @@ def test_npz_without_labels_or_names(tmp_path):
     path = tmp_path / "x.npz"
     np.savez(path, features=FEATURES)
     assert read_features(path, per_class=3).labels.tolist() == LABELS.tolist()
-    with pytest.raises(InputError, match="must come with labels"):
+    with pytest.raises(FileFormatError, match="must come with labels"):
         read_features(path)
     np.savez(path, features=FEATURES, labels=[5, 5, 12, 12, 3, -1])
     assert read_features(path).class_names == ("3", "5", "12")
@@ -174,7 +174,7 @@ def test_files_without_labels_are_refused_or_read_as_unlabelled(tmp_path, suffix
             torch.save({"features": torch.from_numpy(FEATURES)}, path)
         case ".pkl":
             path.write_bytes(pickle.dumps({"features": FEATURES}))
-    with pytest.raises(InputError, match="must come with labels") as caught:
+    with pytest.raises(FileFormatError, match="must come with labels") as caught:
         read_features(path)
     assert ("--per-class K" in str(caught.value)) == (suffix in (".npy", ".npz"))
     read = read_features(path, labels_needed=False)

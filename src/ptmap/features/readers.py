@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ptmap.errors import InputError, MissingExtraError, unknown_choice
+from ptmap.errors import FileFormatError, InputError, MissingExtraError, unknown_choice
 from ptmap.features import storage
 from ptmap.features.feature_set import FeatureSet
 from ptmap.features.labels import UNLABELLED
@@ -43,7 +43,7 @@ def read_features(path: str | Path, *, per_class: int | None = None, labels_need
         labels = block_labels(len(contents.features), per_class)
     elif labels is None:
         if labels_needed:
-            raise InputError(f"{path} must come with labels, got features only. {_way_to_labels(path)}")
+            raise FileFormatError(f"{path} must come with labels, got features only. {_way_to_labels(path)}")
         labels = np.full(len(contents.features), UNLABELLED)
     with reading(path, holds=reader.holds):
         about = contents.provenance or {"file": path.name}
