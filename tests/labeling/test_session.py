@@ -21,20 +21,20 @@ def session(make_project):
     made.close()
 
 
-def settle(session, seconds=20):
+def wait_for(session, what, seconds=20):
     until = time.monotonic() + seconds
-    while not session.state.settled:
-        assert time.monotonic() < until, "the thorough answer never came"
+    while not getattr(session.state, what):
+        assert time.monotonic() < until, f"the state was never {what}"
         time.sleep(0.02)
     return session.state
 
 
-def search(session, seconds=20):
-    until = time.monotonic() + seconds
-    while not session.state.searched:
-        assert time.monotonic() < until, "the search for images of no class never ended"
-        time.sleep(0.02)
-    return session.state
+def settle(session):
+    return wait_for(session, "settled")
+
+
+def search(session):
+    return wait_for(session, "searched")
 
 
 def test_a_decision_is_in_the_journal_and_in_the_answer(session):

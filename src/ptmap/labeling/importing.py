@@ -9,7 +9,7 @@ from ptmap.errors import InputError
 from ptmap.features import FeatureSet
 from ptmap.labeling.collection import Collection
 from ptmap.labeling.given import read_labels
-from ptmap.labeling.naming import by_item, by_name_of, count, known_to, remark_lost
+from ptmap.labeling.naming import by_item, by_name_of, count, known_names, remark_lost
 from ptmap.labeling.project import Project, stamps_of
 from ptmap.labeling.sources import Extraction, Source
 from ptmap.labeling.table import IMPORT
@@ -59,7 +59,7 @@ def import_labels(project: Project, collection: Collection, labels: dict[int, st
 def import_file(project: Project, labels: Path) -> list[str]:
     """Import the labels of a CSV file; what should be said about it."""
     collection = project.load()
-    known = known_to(collection)
+    known = collection.names if collection.root is None else known_names(read_images(collection.root))
     given = read_labels(labels, known, root=collection.root)
     by_name = by_name_of(given, known)
     imported = import_labels(project, collection, by_item(by_name, collection.names))

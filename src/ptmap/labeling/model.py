@@ -65,7 +65,7 @@ class Trace:
 class Answer:
     """For every item its share of every class; those with a label belong to it wholly.
 
-    Shares are calibrated: of the items with a share of 0.8, about 80 % belong to the class.
+    Shares are calibrated: of the items with a share of 0.8, 70 to 90 % belong to the class (`benchmarks/folders.py`).
     """
 
     shares: NDArray[np.float32]  # (N, W), rows sum to 1

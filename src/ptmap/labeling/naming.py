@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from ptmap.data import ImageSet, read_images
-from ptmap.labeling.collection import Collection
+from ptmap.data import ImageSet
 from ptmap.labeling.given import Given
 
 SHOWN = 5  # images that a remark names
@@ -22,11 +21,6 @@ def by_item(by_name: Mapping[str, str], names: Sequence[str]) -> dict[int, str]:
 def known_names(images: ImageSet) -> list[str]:
     """The names that a file may use: to label what was passed over is no mistake."""
     return [*images.names, *(problem.name for problem in images.problems)]
-
-
-def known_to(collection: Collection) -> Sequence[str]:
-    """The same of a collection, whose folder is listed anew."""
-    return collection.names if collection.root is None else known_names(read_images(collection.root))
 
 
 def remark_lost(by_name: Mapping[str, str], names: Sequence[str]) -> list[str]:

@@ -17,7 +17,7 @@ from ptmap.features.store import FeatureStore
 from ptmap.labeling.collection import Collection
 from ptmap.labeling.foreign import remark_foreign
 from ptmap.labeling.given import Given, check_enough, labels_of_folders, read_labels
-from ptmap.labeling.naming import by_item, by_name_of, count, known_names, known_to, remark_lost, remark_problems
+from ptmap.labeling.naming import by_item, by_name_of, count, known_names, remark_lost, remark_problems
 from ptmap.labeling.project import FEATURES, Project, is_project, stamps_of
 from ptmap.labeling.table import IMPORT
 
@@ -231,9 +231,10 @@ def _of_project(path: Path, labels: Path | None, truth: str | None) -> Source:
     with Project.open(path) as project:
         collection = project.load()
         decided = project.labels_of(collection)
-        known = known_to(collection)
+        listed = None if collection.root is None else read_images(collection.root)
+        known = collection.names if listed is None else known_names(listed)
         true = read_truth(truth, known, root=collection.root)
-        remarks = [*true.remarks, *_remark_newcomers(project, path)]
+        remarks = [*true.remarks, *([] if listed is None else _remark_newcomers(project, listed))]
         source = _source(
             collection, Given({item: each.label for item, each in decided.items()}), remarks, project.backbone, len(collection)
         )
@@ -241,11 +242,10 @@ def _of_project(path: Path, labels: Path | None, truth: str | None) -> Source:
     return source if truth is None else replace(source, truth=by_item(by_name_of(true, known), collection.names))
 
 
-def _remark_newcomers(project: Project, path: Path) -> list[str]:
-    if project.root is None or not project.backbone:
-        return []
-    n = len(project.newcomers(read_images(project.root)))
-    return [f"{count(n, 'photo')} came or changed since: run ptmap serve {path} to take {'it' if n == 1 else 'them'} up."] if n else []
+def _remark_newcomers(project: Project, listed: ImageSet) -> list[str]:
+    n = len(project.newcomers(listed)) if project.backbone else 0
+    them = "it" if n == 1 else "them"
+    return [f"{count(n, 'photo')} came or changed since: run ptmap serve {project.folder} to take {them} up."] if n else []
 
 
 def check_truth(words: str | None) -> None:
