@@ -4,12 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-KERNELS := $(wildcard src/ptmap/kernels/*.py src/ptmap/evaluation/_draw.py)
+KERNELS := $(wildcard src/fewlabels/kernels/*.py src/fewlabels/evaluation/_draw.py)
 
 .PHONY: demo test check bench clean
 
 demo: $(VENV)/.installed
-	$(BIN)/ptmap label examples/grocery --labels examples/grocery/few.csv --truth folders --output demo/labels.csv --report demo/report.html
+	$(BIN)/fewlabels label examples/grocery --labels examples/grocery/few.csv --truth folders --output demo/labels.csv --report demo/report.html
 
 test: $(VENV)/.test-installed $(VENV)/.kernels check
 	$(BIN)/pytest -q -n auto
@@ -21,7 +21,7 @@ check: $(VENV)/.test-installed
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "Installing ptmap into $(VENV) (a minute or two the first time) ..."
+	@echo "Installing fewlabels into $(VENV) (a minute or two the first time) ..."
 	$(PIP) --editable '.[label,serve]'
 	touch $@
 

@@ -23,12 +23,12 @@ import numpy as np
 import torch
 from plain import plain_map
 
-from ptmap.evaluation import evaluate, sample_episodes
-from ptmap.evaluation.engines import TorchEngine
-from ptmap.evaluation.fused import NumbaEngine
-from ptmap.evaluation.results import versions
-from ptmap.features import FeatureSet, load_embedded, read_features
-from ptmap.methods import configure
+from fewlabels.evaluation import evaluate, sample_episodes
+from fewlabels.evaluation.engines import TorchEngine
+from fewlabels.evaluation.fused import NumbaEngine
+from fewlabels.evaluation.results import versions
+from fewlabels.features import FeatureSet, load_embedded, read_features
+from fewlabels.methods.base import configure
 
 RESULTS = Path(__file__).parent / "results"
 REPEATS = 5
@@ -52,7 +52,12 @@ def exponent(sizes: list[int], seconds: list[float]) -> float:
 
 def widen(features: FeatureSet, dim: int) -> FeatureSet:
     """The features repeated side by side up to a dim: same geometry, more numbers."""
-    return FeatureSet(np.tile(features.features, (1, dim // features.dim)), features.labels, features.class_names, features.provenance)
+    return FeatureSet(
+        np.tile(features.features, (1, dim // features.dim)),
+        features.labels,
+        features.class_names,
+        features.provenance,
+    )
 
 
 def bench_end_to_end(features: FeatureSet, n_episodes: int) -> list[dict[str, Any]]:
@@ -61,8 +66,20 @@ def bench_end_to_end(features: FeatureSet, n_episodes: int) -> list[dict[str, An
     for name, n_shot in (("map", 1), ("map", 5), ("ncm", 1), ("kmeans", 1), ("soft-kmeans", 1)):
         method = configure(name, n_shot=n_shot, dataset="cifar-fs")
         results = evaluate(features, [method], n_shot=n_shot, n_episodes=n_episodes)
-        timing = measure(lambda method=method, n_shot=n_shot: evaluate(features, [method], n_shot=n_shot, n_episodes=n_episodes))
-        cells.append({"method": name, "n_shot": n_shot, "n_episodes": n_episodes, "accuracy": results[0].accuracy, **timing})
+        timing = measure(
+            lambda method=method, n_shot=n_shot: evaluate(
+                features, [method], n_shot=n_shot, n_episodes=n_episodes
+            )
+        )
+        cells.append(
+            {
+                "method": name,
+                "n_shot": n_shot,
+                "n_episodes": n_episodes,
+                "accuracy": results[0].accuracy,
+                **timing,
+            }
+        )
         print(f"end to end  {name:12s} {n_shot}-shot  {timing['median_s']:.2f} s")
     return cells
 
@@ -80,7 +97,13 @@ def bench_baselines(features: FeatureSet, n_plain: int, n_torch: int) -> list[di
         support, shown, query = x[few.support], torch.as_tensor(few.support_labels), x[few.query]
 
         def plain(support=support, shown=shown, query=query, method=method):
-            return plain_map(support, shown, query, n_way=5, **{k: method.settings[k] for k in ("lam", "alpha", "n_steps")}).numpy()
+            return plain_map(
+                support,
+                shown,
+                query,
+                n_way=5,
+                **{k: method.settings[k] for k in ("lam", "alpha", "n_steps")},
+            ).numpy()
 
         runs: dict[str, tuple[Callable[[], np.ndarray], int, int]] = {
             "plain transcription": (plain, n_plain, 1),
@@ -96,13 +119,24 @@ def bench_baselines(features: FeatureSet, n_plain: int, n_torch: int) -> list[di
             timing = measure(run, repeats)
             each = 1000 * timing["median_s"] / n_episodes
             cells.append(
-                {"what": name, "n_shot": n_shot, "n_episodes": n_episodes, "ms_per_episode": each, "agreement": float(agreeing), **timing}
+                {
+                    "what": name,
+                    "n_shot": n_shot,
+                    "n_episodes": n_episodes,
+                    "ms_per_episode": each,
+                    "agreement": float(agreeing),
+                    **timing,
+                }
             )
-            print(f"baseline    {name:20s} {n_shot}-shot  {each:9.3f} ms/episode  {100 * agreeing:.3f} % of labels as float64")
+            print(
+                f"baseline    {name:20s} {n_shot}-shot  {each:9.3f} ms/episode  {100 * agreeing:.3f} % of labels as float64"
+            )
     return cells
 
 
-def load_easyfsl(features: FeatureSet, episodes: Any, n_shot: int) -> Callable[[], np.ndarray] | None:
+def load_easyfsl(
+    features: FeatureSet, episodes: Any, n_shot: int
+) -> Callable[[], np.ndarray] | None:
     """PTMAP of easyfsl on the same episodes, where it can be imported (it needs torchvision)."""
     try:
         from easyfsl.methods import PTMAP
@@ -123,7 +157,9 @@ def load_easyfsl(features: FeatureSet, episodes: Any, n_shot: int) -> Callable[[
                 power_factor=0.5,
                 feature_normalization=2.0,
             )
-            model.process_support_set(vectors[episodes.support[e]], torch.as_tensor(episodes.support_labels[e]))
+            model.process_support_set(
+                vectors[episodes.support[e]], torch.as_tensor(episodes.support_labels[e])
+            )
             answers.append(model(vectors[episodes.query[e]]).argmax(dim=1).numpy())
         return np.stack(answers)
 
@@ -146,11 +182,29 @@ def bench_scaling(features: FeatureSet, n_episodes: int) -> dict[str, Any]:
         for size in sizes:
             setting = {"n_way": 5, "n_shot": 1, "queries": 15, "n_episodes": episodes, what: size}
             method = configure("map", n_shot=setting["n_shot"], dataset="cifar-fs")
-            seconds.append(measure(lambda method=method, setting=setting: evaluate(features, [method], **setting), 3))
+            seconds.append(
+                measure(
+                    lambda method=method, setting=setting: evaluate(features, [method], **setting),
+                    3,
+                )
+            )
         slope = exponent(sizes, [timing["min_s"] for timing in seconds])
-        each = [1000 * timing["median_s"] / (episodes or size) for size, timing in zip(sizes, seconds, strict=True)]
-        found[title] = {"sizes": sizes, "n_episodes": episodes, "exponent": slope, "ms_per_episode": each, "seconds": seconds}
-        print(f"scaling     {title:38s} {sizes}  " + "  ".join(f"{ms:.3f}" for ms in each) + f" ms/episode  exponent {slope:.2f}")
+        each = [
+            1000 * timing["median_s"] / (episodes or size)
+            for size, timing in zip(sizes, seconds, strict=True)
+        ]
+        found[title] = {
+            "sizes": sizes,
+            "n_episodes": episodes,
+            "exponent": slope,
+            "ms_per_episode": each,
+            "seconds": seconds,
+        }
+        print(
+            f"scaling     {title:38s} {sizes}  "
+            + "  ".join(f"{ms:.3f}" for ms in each)
+            + f" ms/episode  exponent {slope:.2f}"
+        )
     return found
 
 
@@ -165,26 +219,51 @@ def bench_dim(features: FeatureSet, n_episodes: int) -> list[dict[str, Any]]:
         episodes = sample_episodes(wide, n_episodes=n_episodes)
         for each in (method, nearest):
             engine.warm_up(each, episodes)
-        whole = measure(lambda wide=wide, method=method: evaluate(wide, [method], n_episodes=n_episodes), 3)
-        both = measure(lambda engine=engine, method=method, episodes=episodes: engine.predict(method, episodes), 3)
-        gathering = measure(lambda engine=engine, nearest=nearest, episodes=episodes: engine.predict(nearest, episodes), 3)
+        whole = measure(
+            lambda wide=wide, method=method: evaluate(wide, [method], n_episodes=n_episodes), 3
+        )
+        both = measure(
+            lambda engine=engine, method=method, episodes=episodes: engine.predict(
+                method, episodes
+            ),
+            3,
+        )
+        gathering = measure(
+            lambda engine=engine, nearest=nearest, episodes=episodes: engine.predict(
+                nearest, episodes
+            ),
+            3,
+        )
         solver = both["min_s"] - gathering["min_s"]
         found.append({"dim": dim, "solver_s": solver, **whole})
-        print(f"scaling     dim {dim:5d}  end to end {whole['median_s']:.2f} s, solver alone {solver:.2f} s")
+        print(
+            f"scaling     dim {dim:5d}  end to end {whole['median_s']:.2f} s, solver alone {solver:.2f} s"
+        )
     return found
 
 
 def peak_memory_mb(path: str | None, n_episodes: int) -> float:
-    """Peak resident memory of `ptmap evaluate` in a process of its own."""
+    """Peak resident memory of `fewlabels evaluate` in a process of its own."""
     given = [path, "--per-class", "600"] if path else []
-    command = [sys.executable, "-c", _PEAK, "evaluate", *given, "--episodes", str(n_episodes), "--method", "map", "--json"]
+    command = [
+        sys.executable,
+        "-c",
+        _PEAK,
+        "evaluate",
+        *given,
+        "--episodes",
+        str(n_episodes),
+        "--method",
+        "map",
+        "--json",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return float(done.stderr.strip().splitlines()[-1])
 
 
 _PEAK = r"""
 import re, sys
-from ptmap.cli import main
+from fewlabels.cli import main
 try:
     main()
 except SystemExit:
@@ -198,25 +277,43 @@ def main() -> None:
     """Run everything and write one JSON file."""
     parser = argparse.ArgumentParser()
     parser.add_argument("features", nargs="?")
-    parser.add_argument("--quick", action="store_true", help="a tenth of the episodes, to try the script")
-    parser.add_argument("--only", nargs="*", help="sections to measure again; the others keep their last results")
+    parser.add_argument(
+        "--quick", action="store_true", help="a tenth of the episodes, to try the script"
+    )
+    parser.add_argument(
+        "--only", nargs="*", help="sections to measure again; the others keep their last results"
+    )
     options = parser.parse_args()
-    features = read_features(options.features, per_class=600) if options.features else load_embedded()
+    features = (
+        read_features(options.features, per_class=600) if options.features else load_embedded()
+    )
     n_episodes = 1000 if options.quick else 10_000
     sections: dict[str, Callable[[], Any]] = {
         "end_to_end": lambda: bench_end_to_end(features, n_episodes),
-        "baselines": lambda: bench_baselines(features, *((10, 200) if options.quick else (100, 1000))),
+        "baselines": lambda: bench_baselines(
+            features, *((10, 200) if options.quick else (100, 1000))
+        ),
         "scaling": lambda: bench_scaling(features, n_episodes),
         "dim": lambda: bench_dim(features, n_episodes),
         "peak_memory_mb": lambda: peak_memory_mb(options.features, n_episodes),
     }
     path = RESULTS / ("cpu-quick.json" if options.quick else "cpu.json")
     report = json.loads(path.read_text()) if path.exists() else {}
-    report["machine"] = f"{_cpu_name()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads, {platform.system()}"
+    report["machine"] = (
+        f"{_cpu_name()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads, {platform.system()}"
+    )
     report["versions"] = versions()
-    report["features"] = {**features.provenance, "fingerprint": features.fingerprint, "rows": len(features), "dim": features.dim}
+    report["features"] = {
+        **features.provenance,
+        "fingerprint": features.fingerprint,
+        "rows": len(features),
+        "dim": features.dim,
+    }
     for name in options.only or sections:
-        begun = {"date": datetime.now(UTC).isoformat(timespec="minutes"), "load_before": os.getloadavg()[0]}
+        begun = {
+            "date": datetime.now(UTC).isoformat(timespec="minutes"),
+            "load_before": os.getloadavg()[0],
+        }
         report[name] = {**begun, "found": sections[name]()}
         RESULTS.mkdir(exist_ok=True)
         path.write_text(json.dumps(report, indent=1) + "\n")
@@ -225,7 +322,10 @@ def main() -> None:
 
 def _cpu_name() -> str:
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.processor())
+    return next(
+        (line.split(":")[1].strip() for line in lines if line.startswith("model name")),
+        platform.processor(),
+    )
 
 
 if __name__ == "__main__":

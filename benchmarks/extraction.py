@@ -21,12 +21,12 @@ import torch
 from engine import RESULTS, _cpu_name
 from PIL import Image
 
-from ptmap.backbones.encoder import Encoder, load_encoder
-from ptmap.data import ImageSet, read_images
-from ptmap.evaluation.folder import to_json, write_file
-from ptmap.evaluation.results import versions
-from ptmap.features import FeatureStore, extract
-from ptmap.features.extraction import make_recipe
+from fewlabels.backbones.encoder import Encoder, load_encoder
+from fewlabels.data import ImageSet, read_images
+from fewlabels.evaluation.folder import to_json, write_file
+from fewlabels.evaluation.results import versions
+from fewlabels.features import FeatureStore, extract
+from fewlabels.features.extraction import make_recipe
 
 DEMO = Path(__file__).resolve().parents[2] / "shared" / "data" / "grocery-demo"
 N_IMAGES = 140  # of the photographs, a fifth of the demo's
@@ -42,13 +42,17 @@ def measure_rates(images: ImageSet, encoder: Encoder, repeats: int) -> dict[str,
         for n_workers in (0, 1, torch.get_num_threads()):
             begun, cpu = time.perf_counter(), time.process_time()
             extract(images, [encoder], store=None, n_workers=n_workers)
-            cell = cells.setdefault(f"{n_workers} workers", {"images_per_s": [], "images_per_cpu_s": []})
+            cell = cells.setdefault(
+                f"{n_workers} workers", {"images_per_s": [], "images_per_cpu_s": []}
+            )
             cell["images_per_s"].append(len(images) / (time.perf_counter() - begun))
             cell["images_per_cpu_s"].append(len(images) / (time.process_time() - cpu))
     for name, cell in cells.items():
         wall, alone = cell["images_per_s"], cell["images_per_cpu_s"]
         spread = f"best {max(wall):.1f}, worst {min(wall):.1f}"
-        print(f"{name}: {statistics.median(wall):6.1f} images/s, {spread}; {statistics.median(alone):.1f} per second of CPU")
+        print(
+            f"{name}: {statistics.median(wall):6.1f} images/s, {spread}; {statistics.median(alone):.1f} per second of CPU"
+        )
     return cells
 
 
@@ -59,7 +63,9 @@ def measure_second_run(encoder: Encoder, n_images: int) -> dict[str, float]:
         folder.mkdir()
         rng = np.random.default_rng(0)
         for number in range(n_images):
-            Image.fromarray(rng.integers(0, 256, (16, 16, 3), dtype=np.uint8)).save(folder / f"{number:05d}.png")
+            Image.fromarray(rng.integers(0, 256, (16, 16, 3), dtype=np.uint8)).save(
+                folder / f"{number:05d}.png"
+            )
         images = read_images(folder)
         rows = rng.exponential(size=(n_images, encoder.feature_dim)).astype(np.float32)
         recipe = make_recipe(encoder, views="center", precision="float32")
@@ -68,8 +74,15 @@ def measure_second_run(encoder: Encoder, n_images: int) -> dict[str, float]:
             store.put(recipe, [images.digest(i) for i in range(start, stop)], rows[start:stop])
         time.sleep(SETTLED_SECONDS)
         hashing = _seconds(lambda: extract(images, [encoder], store=store))
-        found = min(_seconds(lambda: extract(read_images(folder), [encoder], store=FeatureStore(store.root))) for _ in range(REPEATS))
-    print(f"{n_images:,} images x {encoder.feature_dim} from the store: {found:.3f} s, {hashing:.3f} s where files are hashed first")
+        found = min(
+            _seconds(
+                lambda: extract(read_images(folder), [encoder], store=FeatureStore(store.root))
+            )
+            for _ in range(REPEATS)
+        )
+    print(
+        f"{n_images:,} images x {encoder.feature_dim} from the store: {found:.3f} s, {hashing:.3f} s where files are hashed first"
+    )
     return {"n_images": n_images, "seconds": found, "seconds_with_hashing": hashing}
 
 
@@ -94,7 +107,9 @@ def main() -> None:
         "load_before": os.getloadavg()[0],
         "images": {"from": images.name, "n": len(images), "size": images.read(0).size},
     }
-    print(f"{report['machine']}; load {report['load_before']:.1f}; {len(images)} images of {report['images']['size']} pixels")
+    print(
+        f"{report['machine']}; load {report['load_before']:.1f}; {len(images)} images of {report['images']['size']} pixels"
+    )
     report["rates"] = measure_rates(images, encoder, REPEATS)
     report["second_run"] = measure_second_run(encoder, N_KEPT)
     report["load_after"] = os.getloadavg()[0]

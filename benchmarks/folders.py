@@ -1,4 +1,4 @@
-"""What neighbours and calibration bring in large folders: validation classes of the artifacts, labelled as `ptmap label` does.
+"""What neighbours and calibration bring in large folders: validation classes of the artifacts, labelled as `fewlabels label` does.
 
     python benchmarks/folders.py
 
@@ -14,12 +14,12 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from ptmap.classifiers import assign_map
-from ptmap.classifiers.calibration import expected_calibration_error
-from ptmap.evaluation.results import versions
-from ptmap.features import FeatureSet
-from ptmap.labeling import model
-from ptmap.methods import paper_settings
+from fewlabels.confidence.calibration import expected_calibration_error
+from fewlabels.evaluation.results import versions
+from fewlabels.features import FeatureSet
+from fewlabels.labeling import model
+from fewlabels.methods.base import paper_settings
+from fewlabels.methods.map import assign_map
 
 HERE = Path(__file__).parent
 N_DRAWS = 4
@@ -45,7 +45,9 @@ KINDS = (
 )
 
 
-def draw_folder(features: FeatureSet, kind: Kind, *, n_shot: int, uneven: bool, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def draw_folder(
+    features: FeatureSet, kind: Kind, *, n_shot: int, uneven: bool, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
     """Rows of the folder, by class, and their labels, -1 but for the first of each class."""
     shares = rng.dirichlet([ALPHA] * kind.n_way) if uneven else np.full(kind.n_way, 1 / kind.n_way)
     rows, labels = [], []
@@ -61,28 +63,51 @@ def measure(features: FeatureSet, kind: Kind, *, n_shot: int, uneven: bool) -> d
     """Means over the draws, in percent."""
     found = []
     for seed in range(N_DRAWS):
-        rows, labels = draw_folder(features, kind, n_shot=n_shot, uneven=uneven, rng=np.random.default_rng(seed))
+        rows, labels = draw_folder(
+            features, kind, n_shot=n_shot, uneven=uneven, rng=np.random.default_rng(seed)
+        )
         known = labels >= 0
-        of_source = {int(source): int(way) for source, way in zip(features.labels[rows][known], labels[known], strict=True)}
+        of_source = {
+            int(source): int(way)
+            for source, way in zip(features.labels[rows][known], labels[known], strict=True)
+        }
         truth = torch.tensor([of_source[int(source)] for source in features.labels[rows]])[~known]
         vectors = model.prepare(features.features[rows])
         answer = model.solve(vectors, labels, n_way=kind.n_way)
-        support, given, query = vectors.x[known][None], torch.as_tensor(labels[known])[None], vectors.x[~known][None]
+        support, given, query = (
+            vectors.x[known][None],
+            torch.as_tensor(labels[known])[None],
+            vectors.x[~known][None],
+        )
         settings = paper_settings(n_shot) | model.RULE
-        alone = assign_map(support, given, query, n_way=kind.n_way, wide=(support, query), **settings)
-        decided, bold = torch.as_tensor(answer.labels)[~known], model.trace_of(answer).logits[~known].exp()
+        alone = assign_map(
+            support, given, query, n_way=kind.n_way, wide=(support, query), **settings
+        )
+        decided, bold = (
+            torch.as_tensor(answer.labels)[~known],
+            model.trace_of(answer).logits[~known].exp(),
+        )
         found.append(
             (
                 len(rows),
                 100 * float((decided == truth).double().mean()),
                 100 * float((alone.labels[0] == truth).double().mean()),
                 100 * expected_calibration_error(bold[None], decided[None], truth[None]),
-                100 * expected_calibration_error(torch.as_tensor(answer.shares[~known])[None], decided[None], truth[None]),
+                100
+                * expected_calibration_error(
+                    torch.as_tensor(answer.shares[~known])[None], decided[None], truth[None]
+                ),
             )
         )
     n_images, *means = (float(mean) for mean in np.mean(found, axis=0))
     names = ("right", "right_alone", "calibration_error_before", "calibration_error")
-    return {**kind._asdict(), "n_images": round(n_images), "n_shot": n_shot, "uneven": uneven, **dict(zip(names, means, strict=True))}
+    return {
+        **kind._asdict(),
+        "n_images": round(n_images),
+        "n_shot": n_shot,
+        "uneven": uneven,
+        **dict(zip(names, means, strict=True)),
+    }
 
 
 def main() -> None:
@@ -101,7 +126,9 @@ def main() -> None:
                     f"calibration error {cell['calibration_error_before']:.1f} -> {cell['calibration_error']:.1f} %",
                     flush=True,
                 )
-    (HERE / "results" / "folders.json").write_text(json.dumps({"versions": versions(), "draws": N_DRAWS, "cells": cells}, indent=1) + "\n")
+    (HERE / "results" / "folders.json").write_text(
+        json.dumps({"versions": versions(), "draws": N_DRAWS, "cells": cells}, indent=1) + "\n"
+    )
 
 
 if __name__ == "__main__":

@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from ptmap.backbones import load_encoder
-from ptmap.classifiers import assign_nearest
-from ptmap.data import read_images
-from ptmap.evaluation.results import versions
-from ptmap.features import FeatureSet, FeatureStore
-from ptmap.features.extraction import extract
-from ptmap.labeling.model import prepare, solve
+from fewlabels.backbones import load_encoder
+from fewlabels.data import read_images
+from fewlabels.evaluation.results import versions
+from fewlabels.features import FeatureSet, FeatureStore
+from fewlabels.features.extraction import extract
+from fewlabels.labeling.model import prepare, solve
+from fewlabels.methods.nearest import assign_nearest
 
 HERE = Path(__file__).parent
 N_DRAWS = 10
@@ -31,7 +31,12 @@ def draw_folder(truth: np.ndarray, *, uneven: bool, rng: np.random.Generator) ->
     if not uneven:
         return np.arange(len(truth))
     sizes = [int(rng.integers(FEWEST, (truth == way).sum() + 1)) for way in range(truth.max() + 1)]
-    return np.concatenate([rng.choice(np.flatnonzero(truth == way), size, replace=False) for way, size in enumerate(sizes)])
+    return np.concatenate(
+        [
+            rng.choice(np.flatnonzero(truth == way), size, replace=False)
+            for way, size in enumerate(sizes)
+        ]
+    )
 
 
 def measure(features: FeatureSet, *, n_shot: int, uneven: bool) -> dict[str, float]:
@@ -41,7 +46,12 @@ def measure(features: FeatureSet, *, n_shot: int, uneven: bool) -> dict[str, flo
         rng = np.random.default_rng(seed)
         rows = draw_folder(features.labels, uneven=uneven, rng=rng)
         truth = features.labels[rows]
-        known = np.concatenate([rng.choice(np.flatnonzero(truth == way), n_shot, replace=False) for way in range(features.n_classes)])
+        known = np.concatenate(
+            [
+                rng.choice(np.flatnonzero(truth == way), n_shot, replace=False)
+                for way in range(features.n_classes)
+            ]
+        )
         labels = np.full(len(rows), -1)
         labels[known] = truth[known]
         vectors = prepare(features.features[rows])
@@ -49,7 +59,9 @@ def measure(features: FeatureSet, *, n_shot: int, uneven: bool) -> dict[str, flo
         answer = solve(vectors, labels, n_way=features.n_classes)
         ours.append((answer.labels[unknown] == truth[unknown]).mean())
         x, given = vectors.x[None], torch.as_tensor(labels)
-        plain = assign_nearest(x[:, ~unknown], given[~unknown][None], x[:, unknown], n_way=features.n_classes)
+        plain = assign_nearest(
+            x[:, ~unknown], given[~unknown][None], x[:, unknown], n_way=features.n_classes
+        )
         nearest.append((plain.labels[0].numpy() == truth[unknown]).mean())
     return {
         "n_shot": n_shot,
@@ -64,11 +76,19 @@ def main() -> None:
     """Extract (or fetch from the store), measure, print, keep."""
     images = read_images(HERE.parent / "examples" / "grocery")
     features = extract(images, [load_encoder("efficientnet-lite0")], store=FeatureStore())
-    cells = [measure(features, n_shot=n_shot, uneven=uneven) for uneven in (False, True) for n_shot in SHOTS]
+    cells = [
+        measure(features, n_shot=n_shot, uneven=uneven)
+        for uneven in (False, True)
+        for n_shot in SHOTS
+    ]
     for cell in cells:
         classes = "uneven" if cell["uneven"] else "even"
-        print(f"{classes} classes, {cell['n_shot']} labels a class: {cell['ours']:.1f} % right, nearest class mean {cell['nearest']:.1f} %")
-    (HERE / "results" / "grocery.json").write_text(json.dumps({"versions": versions(), "cells": cells}, indent=1) + "\n")
+        print(
+            f"{classes} classes, {cell['n_shot']} labels a class: {cell['ours']:.1f} % right, nearest class mean {cell['nearest']:.1f} %"
+        )
+    (HERE / "results" / "grocery.json").write_text(
+        json.dumps({"versions": versions(), "cells": cells}, indent=1) + "\n"
+    )
 
 
 if __name__ == "__main__":

@@ -14,12 +14,12 @@ import numpy as np
 import torch
 import triton
 
-from ptmap.evaluation import evaluate, sample_episodes
-from ptmap.evaluation.engines import TorchEngine
-from ptmap.evaluation.fused import SOFT_DOUBT, TritonEngine, _kernel_arguments, grams, shift
-from ptmap.features import FeatureSet, read_features
-from ptmap.kernels import cuda
-from ptmap.methods import configure
+from fewlabels.evaluation import evaluate, sample_episodes
+from fewlabels.evaluation.engines import TorchEngine
+from fewlabels.evaluation.fused import SOFT_DOUBT, TritonEngine, _kernel_arguments, grams, shift
+from fewlabels.features import FeatureSet, read_features
+from fewlabels.kernels import cuda
+from fewlabels.methods.base import configure
 
 N_EPISODES = 10_000
 
@@ -27,7 +27,12 @@ N_EPISODES = 10_000
 def widened(features: FeatureSet, dim: int) -> FeatureSet:
     """The features repeated side by side up to a dim: same geometry, more numbers."""
     times = dim // features.dim
-    return FeatureSet(np.tile(features.features, (1, times)), features.labels, features.class_names, features.provenance)
+    return FeatureSet(
+        np.tile(features.features, (1, times)),
+        features.labels,
+        features.class_names,
+        features.provenance,
+    )
 
 
 def timed(function, repeats: int = 7) -> dict[str, float]:
@@ -72,18 +77,27 @@ def main(path: str, out: str) -> None:
         cell["accuracy"] = 100 * float((predicted == episodes.query_labels).mean())
         if dim == 640:
             reference = TorchEngine(used, device="cuda", dtype="float64")
-            exact = np.concatenate([reference.predict(method, episodes.take(slice(i, i + 1000))) for i in range(0, N_EPISODES, 1000)])
+            exact = np.concatenate(
+                [
+                    reference.predict(method, episodes.take(slice(i, i + 1000)))
+                    for i in range(0, N_EPISODES, 1000)
+                ]
+            )
             cell["labels"] = int(exact.size)
             cell["labels_unlike_float64"] = int((exact != predicted).sum())
         cell["predict"] = timed(lambda: engine.predict(method, episodes))
-        cell["end_to_end"] = timed(lambda: evaluate(used, [method], n_shot=n_shot, n_episodes=N_EPISODES, device="cuda"))
+        cell["end_to_end"] = timed(
+            lambda: evaluate(used, [method], n_shot=n_shot, n_episodes=N_EPISODES, device="cuda")
+        )
         lam, alpha, n_steps, classifier, target = _kernel_arguments(method, episodes)
         rows = shift(engine._rows.all(method.pipeline, torch.float32))
         numbers = torch.as_tensor(np.concatenate([episodes.support, episodes.query], axis=1)).cuda()
         chunk = 2500 if dim == 640 else 625
         n_support = episodes.support.shape[1]
         parts = [numbers[i : i + chunk] for i in range(0, N_EPISODES, chunk)]
-        cell["gather_and_gram"] = timed(lambda: [grams(method.pipeline, rows[part], n_support) for part in parts])
+        cell["gather_and_gram"] = timed(
+            lambda: [grams(method.pipeline, rows[part], n_support) for part in parts]
+        )
         matrices = torch.cat([grams(method.pipeline, rows[part], n_support) for part in parts])
         settings = dict(
             n_query=75,

@@ -8,7 +8,16 @@ import torch
 from torch import Tensor
 
 
-def plain_map(support: Tensor, labels: Tensor, query: Tensor, *, n_way: int, lam: float, alpha: float, n_steps: int) -> Tensor:
+def plain_map(
+    support: Tensor,
+    labels: Tensor,
+    query: Tensor,
+    *,
+    n_way: int,
+    lam: float,
+    alpha: float,
+    n_steps: int,
+) -> Tensor:
     """Labels of the queries, (E, S, D), (E, S) and (E, Q, D) -> (E, Q); raw non-negative features."""
     support, query = (((x + 1e-6) ** 0.5) for x in (support, query))
     support, query = (x / x.norm(dim=-1, keepdim=True) for x in (support, query))
@@ -20,7 +29,10 @@ def plain_map(support: Tensor, labels: Tensor, query: Tensor, *, n_way: int, lam
         plan = plain_sinkhorn(((query[:, :, None] - centers[:, None]) ** 2).sum(dim=-1), lam)
         if step < n_steps:
             shares = torch.cat([members, plan], dim=1)
-            means = torch.einsum("enw,end->ewd", shares, torch.cat([support, query], dim=1)) / shares.sum(dim=1)[..., None]
+            means = (
+                torch.einsum("enw,end->ewd", shares, torch.cat([support, query], dim=1))
+                / shares.sum(dim=1)[..., None]
+            )
             centers = centers + alpha * (means - centers)
     return plan.argmax(dim=-1)
 

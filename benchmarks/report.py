@@ -5,7 +5,12 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-TITLES = {"ncm": "PT+NCM", "kmeans": "PT+K-Means", "soft-kmeans": "PT+soft K-Means", "map": "PT+MAP"}
+TITLES = {
+    "ncm": "PT+NCM",
+    "kmeans": "PT+K-Means",
+    "soft-kmeans": "PT+soft K-Means",
+    "map": "PT+MAP",
+}
 
 
 def spread(timing: dict[str, float], scale: float = 1.0, digits: int = 2) -> str:
@@ -19,7 +24,9 @@ def cpu_part(report: dict[str, Any]) -> list[str]:
     lines = [
         "## CPU",
         "",
-        f"{report['machine']}; " + ", ".join(f"{name} {number}" for name, number in report["versions"].items()) + ". "
+        f"{report['machine']}; "
+        + ", ".join(f"{name} {number}" for name, number in report["versions"].items())
+        + ". "
         f"Features: CIFAR-FS novel classes, {report['features']['rows']:,} × {report['features']['dim']}. "
         "5-way, 15 queries a class, the paper's settings. The machine is shared: look at ratios first.",
         "",
@@ -29,9 +36,15 @@ def cpu_part(report: dict[str, Any]) -> list[str]:
         "| method | shots | seconds | accuracy |",
         "|---|---|---|---|",
     ]
-    lines += [f"| {TITLES[c['method']]} | {c['n_shot']} | {spread(c)} | {c['accuracy']:.2f} % |" for c in report["end_to_end"]["found"]]
+    lines += [
+        f"| {TITLES[c['method']]} | {c['n_shot']} | {spread(c)} | {c['accuracy']:.2f} % |"
+        for c in report["end_to_end"]["found"]
+    ]
     lines += ["", "PT+MAP beside other ways to the same answer, one run, the same episodes:", ""]
-    lines += ["| what | shots | ms an episode | times numba | labels as float64 |", "|---|---|---|---|---|"]
+    lines += [
+        "| what | shots | ms an episode | times numba | labels as float64 |",
+        "|---|---|---|---|---|",
+    ]
     cells = report["baselines"]["found"]
     for cell in cells:
         ours = next(c for c in cells if c["what"] == "numba" and c["n_shot"] == cell["n_shot"])
@@ -50,7 +63,10 @@ def cpu_part(report: dict[str, Any]) -> list[str]:
         "|---|---|---|---|",
     ]
     for title, cell in report["scaling"]["found"].items():
-        sizes, costs = ", ".join(map(str, cell["sizes"])), ", ".join(f"{ms:.3g}" for ms in cell["ms_per_episode"])
+        sizes, costs = (
+            ", ".join(map(str, cell["sizes"])),
+            ", ".join(f"{ms:.3g}" for ms in cell["ms_per_episode"]),
+        )
         lines.append(f"| {title} | {sizes} | {costs} | {cell['exponent']:.2f} |")
     lines += [
         "",
@@ -62,7 +78,10 @@ def cpu_part(report: dict[str, Any]) -> list[str]:
         "|---|---|---|",
     ]
     lines += [f"| {c['dim']} | {spread(c)} | {c['solver_s']:.2f} |" for c in report["dim"]["found"]]
-    lines += ["", f"Peak memory of `ptmap evaluate --episodes 10000`: {report['peak_memory_mb']['found']:.0f} MB."]
+    lines += [
+        "",
+        f"Peak memory of `fewlabels evaluate --episodes 10000`: {report['peak_memory_mb']['found']:.0f} MB.",
+    ]
     return lines
 
 
@@ -80,14 +99,18 @@ def gpu_part(report: dict[str, Any]) -> list[str]:
     ]
     for c in report["cells"]:
         unlike = f"{c['labels_unlike_float64']} of {c['labels']:,}" if "labels" in c else "–"
-        times = " | ".join(spread(c[key], 1000, 1) for key in ("kernel", "gather_and_gram", "end_to_end"))
+        times = " | ".join(
+            spread(c[key], 1000, 1) for key in ("kernel", "gather_and_gram", "end_to_end")
+        )
         lines.append(f"| {TITLES[c['method']]} | {c['n_shot']} | {c['dim']} | {times} | {unlike} |")
     return lines
 
 
 def main() -> None:
     """Write BENCHMARKS.md."""
-    cpu, gpu = (json.loads((HERE / "results" / name).read_text()) for name in ("cpu.json", "h200.json"))
+    cpu, gpu = (
+        json.loads((HERE / "results" / name).read_text()) for name in ("cpu.json", "h200.json")
+    )
     head = [
         "# Benchmarks",
         "",
@@ -95,7 +118,9 @@ def main() -> None:
         "`python benchmarks/h200.py FEATURES.npy benchmarks/results/h200.json` on a machine with a GPU.",
         "",
     ]
-    (HERE.parent / "BENCHMARKS.md").write_text("\n".join([*head, *cpu_part(cpu), "", *gpu_part(gpu), ""]))
+    (HERE.parent / "BENCHMARKS.md").write_text(
+        "\n".join([*head, *cpu_part(cpu), "", *gpu_part(gpu), ""])
+    )
 
 
 if __name__ == "__main__":

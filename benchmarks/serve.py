@@ -2,7 +2,7 @@
 
     python benchmarks/serve.py [--items 5000] [--classes 20] [--dim 1280] [--clicks 40]
 
-A `ptmap serve` process of its own answers; the client is the standard library's. Made-up features: blobs
+A `fewlabels serve` process of its own answers; the client is the standard library's. Made-up features: blobs
 that overlap, so that labels do change. Writes benchmarks/results/serve.json.
 """
 
@@ -22,7 +22,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 
-from ptmap.evaluation.results import versions
+from fewlabels.evaluation.results import versions
 
 RESULTS = Path(__file__).parent / "results"
 LABELS_A_CLASS = 5
@@ -37,7 +37,12 @@ def make_features(path: Path, *, n_items: int, n_classes: int, dim: int) -> np.n
     labels = np.full(n_items, -1)
     for way in range(n_classes):
         labels[np.flatnonzero(truth == way)[:LABELS_A_CLASS]] = way
-    np.savez(path, features=vectors, labels=labels, class_names=np.array([f"class {way}" for way in range(n_classes)]))
+    np.savez(
+        path,
+        features=vectors,
+        labels=labels,
+        class_names=np.array([f"class {way}" for way in range(n_classes)]),
+    )
     return truth
 
 
@@ -46,12 +51,23 @@ def main() -> None:
     options = argparse.ArgumentParser()
     for name, value in {"items": 5000, "classes": 20, "dim": 1280, "clicks": 40}.items():
         options.add_argument(f"--{name}", type=int, default=value)
-    options.add_argument("--pause", type=float, default=0.0, help="seconds between clicks; from 0.35 on the thorough answer runs beside")
+    options.add_argument(
+        "--pause",
+        type=float,
+        default=0.0,
+        help="seconds between clicks; from 0.35 on the thorough answer runs beside",
+    )
     asked = options.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "features.npz"
         truth = make_features(file, n_items=asked.items, n_classes=asked.classes, dim=asked.dim)
-        command = [str(Path(sys.executable).with_name("ptmap")), "serve", f"{folder}/project", "--photos", str(file)]
+        command = [
+            str(Path(sys.executable).with_name("fewlabels")),
+            "serve",
+            f"{folder}/project",
+            "--photos",
+            str(file),
+        ]
         server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         try:
             seconds, changed, size = click(server, truth, n=asked.clicks, pause=asked.pause)
@@ -80,7 +96,9 @@ def main() -> None:
     (RESULTS / "serve.json").write_text(json.dumps(found, indent=2) + "\n")
 
 
-def click(server: subprocess.Popen[str], truth: np.ndarray, *, n: int, pause: float) -> tuple[list[float], list[int], int]:
+def click(
+    server: subprocess.Popen[str], truth: np.ndarray, *, n: int, pause: float
+) -> tuple[list[float], list[int], int]:
     """Seconds and changed labels of n decisions, each right, each until the whole answer is read; and the answer's bytes."""
     assert server.stdout is not None
     address = urlsplit(server.stdout.readline().strip())

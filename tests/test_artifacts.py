@@ -6,17 +6,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ptmap.backbones import load_encoder
-from ptmap.data import BENCHMARKS, read_benchmark
-from ptmap.evaluation.run import evaluate
-from ptmap.features import FeatureSet
-from ptmap.features.extraction import extract
-from ptmap.methods import configure
-from ptmap.training.recipe import Recipe
+from fewlabels.backbones import load_encoder
+from fewlabels.data import BENCHMARKS, read_benchmark
+from fewlabels.evaluation.run import evaluate
+from fewlabels.features import FeatureSet
+from fewlabels.features.extraction import extract
+from fewlabels.methods.base import configure
+from fewlabels.training.recipe import Recipe
 
 ARTIFACTS = Path(__file__).resolve().parents[1] / "artifacts"
 FOLDERS = sorted(path.parent for path in ARTIFACTS.glob("*/*/metrics.json"))
-EVERY_FOLDER = pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: "/".join(folder.parts[-2:]))
+EVERY_FOLDER = pytest.mark.parametrize(
+    "folder", FOLDERS, ids=lambda folder: "/".join(folder.parts[-2:])
+)
 IMAGES = ARTIFACTS.parents[1] / "shared" / "data" / "cifar-fs"
 MOST_BYTES = 60_000_000
 # One-shot PT+MAP on novel classes that the README of artifacts/ states.
@@ -39,7 +41,11 @@ def test_features_are_of_the_classes_they_say(folder):
     for split in ("val", "novel"):
         found = FeatureSet.load(folder / f"{split}.safetensors")
         assert found.class_names == tuple(BENCHMARKS[dataset].classes[split])
-        assert (found.provenance["dataset"], found.provenance["backbone"], found.provenance["split"]) == (dataset, backbone, split)
+        assert (
+            found.provenance["dataset"],
+            found.provenance["backbone"],
+            found.provenance["split"],
+        ) == (dataset, backbone, split)
         assert (found.features >= 0).all()
         if dataset == "cifar-fs":
             assert set(found.class_sizes) == {600}
@@ -52,14 +58,19 @@ def test_the_record_says_how_they_were_made(folder):
     recipe = Recipe.from_dict(metrics["recipe"])
     assert [report["epoch"] for report in log] == list(range(1, recipe.n_epochs + 1))
     assert metrics["kept_epoch"] == log[metrics["kept_epoch"]["epoch"] - 1]
-    assert metrics["views"]["chosen"] == FeatureSet.load(folder / "novel.safetensors").provenance["views"]
+    assert (
+        metrics["views"]["chosen"]
+        == FeatureSet.load(folder / "novel.safetensors").provenance["views"]
+    )
 
 
 @EVERY_FOLDER
 def test_the_stated_accuracy_is_found_again(folder):
     dataset = folder.parts[-2]
     novel = FeatureSet.load(folder / "novel.safetensors")
-    [result] = evaluate(novel, [configure("map", n_shot=1, dataset=dataset)], n_episodes=1000, seed=1)
+    [result] = evaluate(
+        novel, [configure("map", n_shot=1, dataset=dataset)], n_episodes=1000, seed=1
+    )
     assert abs(result.accuracy - STATED["/".join(folder.parts[-2:])]) < 4 * result.ci95 / 1.96
 
 
@@ -72,4 +83,6 @@ def test_the_shipped_checkpoint_gives_the_shipped_features_again():
     found = extract(images, [load_encoder(str(folder / "backbone.safetensors"))], store=None)
     assert found.names == kept.subset(rows).names
     step = np.sqrt(kept.features.max()) / 255  # of a root in 8 bits
-    np.testing.assert_allclose(np.sqrt(found.features), np.sqrt(kept.features[rows]), atol=0.51 * step)
+    np.testing.assert_allclose(
+        np.sqrt(found.features), np.sqrt(kept.features[rows]), atol=0.51 * step
+    )

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from ptmap.devices import choose_device
-from ptmap.errors import InputError
+from fewlabels.devices import choose_device
+from fewlabels.errors import InputError
 
 
 def test_auto_is_a_device_that_works():
@@ -13,5 +13,7 @@ def test_unknown_and_absent_devices_are_said():
     with pytest.raises(InputError, match="device must be one of auto, cpu, cuda, mps, got 'gpu'"):
         choose_device("gpu")
     if not torch.cuda.is_available():
-        with pytest.raises(InputError, match=r"device 'cuda' is not available here\. Use --device cpu"):
+        with pytest.raises(
+            InputError, match=r"device 'cuda' is not available here\. Use --device cpu"
+        ):
             choose_device("cuda")

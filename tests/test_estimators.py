@@ -14,20 +14,34 @@ from sklearn.neighbors import NearestCentroid
 from sklearn.pipeline import Pipeline as SklearnPipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from ptmap import PTMAP, AtLeast, NearestClassMean, PowerTransform, SeededKMeans, classify, load_embedded
-from ptmap.classifiers import assign_map
-from ptmap.errors import InputError
-from ptmap.preprocess import PAPER, Pipeline
+from fewlabels import (
+    PTMAP,
+    AtLeast,
+    NearestClassMean,
+    PowerTransform,
+    SeededKMeans,
+    classify,
+    load_embedded,
+)
+from fewlabels.errors import InputError
+from fewlabels.methods.map import assign_map
+from fewlabels.preprocess import PAPER, Pipeline
 
 GOLDEN = Path(__file__).parent / "reference" / "golden_small.npz"
 CLASSIFIERS = [NearestClassMean(), SeededKMeans(), PTMAP()]
-CALIBRATED = PTMAP(beta="auto", lam="auto", proportions="estimate", calibrate=True, none_of_these=True)
+CALIBRATED = PTMAP(
+    beta="auto", lam="auto", proportions="estimate", calibrate=True, none_of_these=True
+)
 EVERY_CLASSIFIER = pytest.mark.parametrize("estimator", CLASSIFIERS, ids=lambda e: type(e).__name__)
 NAMES = np.array(["wolf", "ant", "Owl", "elk", "bee"])
 
 
 def expected_failures(estimator):
-    return {} if isinstance(estimator, PowerTransform) else {"check_classifiers_classes": "needs -1 as a class"}
+    return (
+        {}
+        if isinstance(estimator, PowerTransform)
+        else {"check_classifiers_classes": "needs -1 as a class"}
+    )
 
 
 @cache
@@ -38,9 +52,16 @@ def embedded():
 def real_episode(n_shot=1, n_query=10, n_way=5, seed=0):
     """Rows of the embedded features with class numbers, support first: X, true labels, number of support rows."""
     features, rng = embedded(), np.random.default_rng(seed)
-    rows = np.stack([rng.permutation(features.class_rows[c])[: n_shot + n_query] for c in rng.permutation(20)[:n_way]])
+    rows = np.stack(
+        [
+            rng.permutation(features.class_rows[c])[: n_shot + n_query]
+            for c in rng.permutation(20)[:n_way]
+        ]
+    )
     rows = np.concatenate([rows[:, :n_shot].ravel(), rows[:, n_shot:].ravel()])
-    truth = np.concatenate([np.repeat(np.arange(n_way), n_shot), np.repeat(np.arange(n_way), n_query)])
+    truth = np.concatenate(
+        [np.repeat(np.arange(n_way), n_shot), np.repeat(np.arange(n_way), n_query)]
+    )
     return features.features[rows].astype(np.float64), truth, n_way * n_shot
 
 
@@ -57,7 +78,9 @@ def episode():
 
 
 @pytest.mark.filterwarnings("ignore:X has only zeros")
-@parametrize_with_checks([PowerTransform(), *CLASSIFIERS, CALIBRATED], expected_failed_checks=expected_failures)
+@parametrize_with_checks(
+    [PowerTransform(), *CLASSIFIERS, CALIBRATED], expected_failed_checks=expected_failures
+)
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
 
@@ -105,16 +128,22 @@ def test_fit_leaves_its_input_alone_and_repeats(estimator, episode):
 
 def test_pipeline_with_power_transform_equals_the_built_in_power(episode):
     x, y, _ = episode
-    piped = SklearnPipeline([("power", PowerTransform(beta=0.4)), ("map", PTMAP(beta=None))]).fit(x, y)
+    piped = SklearnPipeline([("power", PowerTransform(beta=0.4)), ("map", PTMAP(beta=None))]).fit(
+        x, y
+    )
     whole = PTMAP(beta=0.4).fit(x, y)
     np.testing.assert_array_equal(piped[-1].transduction_, whole.transduction_)
-    np.testing.assert_allclose(piped[-1].label_distributions_, whole.label_distributions_, atol=1e-9)
+    np.testing.assert_allclose(
+        piped[-1].label_distributions_, whole.label_distributions_, atol=1e-9
+    )
     np.testing.assert_allclose(piped.predict_proba(x), whole.predict_proba(x), atol=1e-9)
 
 
 def test_grid_search_over_beta_and_lam():
     x, truth, _ = real_episode(n_shot=4, n_query=4)
-    search = GridSearchCV(PTMAP(), {"beta": [0.5, 1], "lam": [5.0, 10.0]}, cv=2, error_score="raise").fit(x, NAMES[truth])
+    search = GridSearchCV(
+        PTMAP(), {"beta": [0.5, 1], "lam": [5.0, 10.0]}, cv=2, error_score="raise"
+    ).fit(x, NAMES[truth])
     assert len(search.cv_results_["params"]) == 4
     assert search.best_score_ > 0.5  # five classes: chance is 0.2
     assert set(search.predict(x)) <= set(NAMES)
@@ -127,11 +156,19 @@ def test_grid_search_over_beta_and_lam():
 def test_power_transform_is_equation_1(beta):
     x = np.random.default_rng(0).gamma(1.0, size=(7, 5))
     raised = np.log(x + 1e-6) if beta == 0 else (x + 1e-6) ** beta
-    np.testing.assert_allclose(PowerTransform(beta, unit=False).fit_transform(x), raised, rtol=1e-10)
-    np.testing.assert_allclose(PowerTransform(beta).fit_transform(x), raised / np.linalg.norm(raised, axis=1, keepdims=True), rtol=1e-10)
+    np.testing.assert_allclose(
+        PowerTransform(beta, unit=False).fit_transform(x), raised, rtol=1e-10
+    )
+    np.testing.assert_allclose(
+        PowerTransform(beta).fit_transform(x),
+        raised / np.linalg.norm(raised, axis=1, keepdims=True),
+        rtol=1e-10,
+    )
 
 
-@pytest.mark.filterwarnings("ignore:self.within_class_std_dev_")  # scikit-learn's, about features that are always zero
+@pytest.mark.filterwarnings(
+    "ignore:self.within_class_std_dev_"
+)  # scikit-learn's, about features that are always zero
 def test_raw_nearest_class_mean_is_nearest_centroid():
     x, truth, n_support = real_episode(n_shot=3)
     y = np.where(np.arange(len(x)) < n_support, truth, -1)
@@ -141,11 +178,20 @@ def test_raw_nearest_class_mean_is_nearest_centroid():
     np.testing.assert_array_equal(model.predict(x), oracle.predict(x))
 
 
-@pytest.mark.parametrize(("key", "n_shot", "settings"), [("s1_a0.3", 1, {"alpha": 0.3}), ("s1_a0.4", 1, {}), ("s5_a0.2", 5, {})])
+@pytest.mark.parametrize(
+    ("key", "n_shot", "settings"),
+    [("s1_a0.3", 1, {"alpha": 0.3}), ("s1_a0.4", 1, {}), ("s5_a0.2", 5, {})],
+)
 def test_ptmap_answers_as_the_authors_script(key, n_shot, settings):
     with np.load(GOLDEN) as golden:
-        features, rows, answers = golden["features"].astype(np.float64), golden["rows"].astype(np.int64), golden[f"{key}_pred"]
-    for task, answer in zip(rows[:4], answers, strict=False):  # (ways, images): query j belongs to way j % 5
+        features, rows, answers = (
+            golden["features"].astype(np.float64),
+            golden["rows"].astype(np.int64),
+            golden[f"{key}_pred"],
+        )
+    for task, answer in zip(
+        rows[:4], answers, strict=False
+    ):  # (ways, images): query j belongs to way j % 5
         support, query = task[:, :n_shot].T.ravel(), task[:, n_shot : n_shot + 15].T.ravel()
         y = np.concatenate([np.tile(np.arange(5), n_shot), np.full(75, -1)])
         model = PTMAP(**settings).fit(features[np.concatenate([support, query])], y)
@@ -159,10 +205,16 @@ def test_ptmap_is_assign_map_behind_the_papers_pipeline_and_is_classify(n_shot):
     model = PTMAP().fit(x, y)
     support, query = Pipeline.parse(PAPER)(torch.tensor(x[:n_support]), torch.tensor(x[n_support:]))
     paper = {"alpha": 0.4, "n_steps": 30} if n_shot == 1 else {"alpha": 0.2, "n_steps": 20}
-    found = assign_map(support[None], torch.tensor(y[None, :n_support]), query[None], n_way=5, lam=10.0, **paper)
-    np.testing.assert_allclose(model.label_distributions_[n_support:], found.plan[0].numpy(), atol=1e-12)
+    found = assign_map(
+        support[None], torch.tensor(y[None, :n_support]), query[None], n_way=5, lam=10.0, **paper
+    )
+    np.testing.assert_allclose(
+        model.label_distributions_[n_support:], found.plan[0].numpy(), atol=1e-12
+    )
     np.testing.assert_array_equal(model.transduction_[n_support:], found.labels[0].numpy())
-    np.testing.assert_array_equal(model.transduction_[n_support:], classify(x[:n_support], y[:n_support], x[n_support:]))
+    np.testing.assert_array_equal(
+        model.transduction_[n_support:], classify(x[:n_support], y[:n_support], x[n_support:])
+    )
 
 
 # What a fitted model holds
@@ -178,10 +230,16 @@ def test_fitted_attributes(estimator, episode):
     assert model.classes_.dtype.kind == "U"
     assert model.label_distributions_.shape == (len(x), 5)
     np.testing.assert_allclose(model.label_distributions_.sum(axis=1), 1, rtol=1e-9)
-    np.testing.assert_array_equal(model.label_distributions_[known], names[known, None] == model.classes_)
+    np.testing.assert_array_equal(
+        model.label_distributions_[known], names[known, None] == model.classes_
+    )
     np.testing.assert_array_equal(model.transduction_[known], names[known])
-    np.testing.assert_array_equal(model.transduction_, model.classes_[model.label_distributions_.argmax(axis=1)])
-    np.testing.assert_allclose(model.proportions_, model.label_distributions_[~known].mean(axis=0), rtol=1e-9)
+    np.testing.assert_array_equal(
+        model.transduction_, model.classes_[model.label_distributions_.argmax(axis=1)]
+    )
+    np.testing.assert_allclose(
+        model.proportions_, model.label_distributions_[~known].mean(axis=0), rtol=1e-9
+    )
     assert isinstance(model.n_iter_, int)
     assert model.n_iter_ >= 1
 
@@ -196,15 +254,25 @@ MARKERS = {
     "-1 among numbers": lambda y: y,
     "-1 among floats": lambda y: y.astype(float),
     "nan among floats": lambda y: np.where(y < 0, np.nan, y),
-    "none among numbers": lambda y: np.array([None if label < 0 else label for label in y.tolist()], dtype=object),
-    "nan among objects": lambda y: np.array([np.nan if label < 0 else label for label in y.tolist()], dtype=object),
+    "none among numbers": lambda y: np.array(
+        [None if label < 0 else label for label in y.tolist()], dtype=object
+    ),
+    "nan among objects": lambda y: np.array(
+        [np.nan if label < 0 else label for label in y.tolist()], dtype=object
+    ),
     "list with none": lambda y: [None if label < 0 else label for label in y.tolist()],
 }
 WORD_MARKERS = {
     "empty string": lambda names: names,
-    "objects with none": lambda names: np.array([name or None for name in names.tolist()], dtype=object),
-    "objects with nan": lambda names: np.array([name or np.nan for name in names.tolist()], dtype=object),
-    "objects with -1": lambda names: np.array([name or -1 for name in names.tolist()], dtype=object),
+    "objects with none": lambda names: np.array(
+        [name or None for name in names.tolist()], dtype=object
+    ),
+    "objects with nan": lambda names: np.array(
+        [name or np.nan for name in names.tolist()], dtype=object
+    ),
+    "objects with -1": lambda names: np.array(
+        [name or -1 for name in names.tolist()], dtype=object
+    ),
     "objects with empty": lambda names: names.astype(object),
     "list with empty": lambda names: names.tolist(),
     "list with none": lambda names: [name or None for name in names.tolist()],
@@ -237,7 +305,9 @@ def test_every_unlabelled_marker_among_words_means_the_same(mark, episode):
 def test_a_blank_that_became_text_is_refused_and_not_a_class(estimator, blank):
     """np.array(["cat", -1]) is an array of strings; scikit-learn's own semi-supervised estimators refuse it too."""
     x = [[9.0, 1], [8, 1], [1, 9], [2, 9]]
-    with pytest.raises(InputError, match=rf"y must be an array of dtype=object .* '{blank}' in rows 1, 3"):
+    with pytest.raises(
+        InputError, match=rf"y must be an array of dtype=object .* '{blank}' in rows 1, 3"
+    ):
         clone(estimator).fit(x, np.array(["cat", str(blank), "dog", str(blank)]))
     fitted = clone(estimator).fit(x, np.array(["cat", blank, "dog", blank], dtype=object))
     assert fitted.transduction_.tolist() == ["cat", "cat", "dog", "dog"]
@@ -247,7 +317,12 @@ def test_a_blank_that_became_text_is_refused_and_not_a_class(estimator, blank):
 def test_pandas_blanks_are_unlabelled(dtype):
     pandas = pytest.importorskip("pandas")
     y = pandas.Series(["cat", pandas.NA, "dog", pandas.NA], dtype=dtype)
-    assert PTMAP().fit([[9.0, 1], [8, 1], [1, 9], [2, 9]], y).transduction_.tolist() == ["cat", "cat", "dog", "dog"]
+    assert PTMAP().fit([[9.0, 1], [8, 1], [1, 9], [2, 9]], y).transduction_.tolist() == [
+        "cat",
+        "cat",
+        "dog",
+        "dog",
+    ]
 
 
 def test_names_and_their_order_change_nothing_but_the_names(episode):
@@ -267,7 +342,9 @@ def test_predict_repeats_what_fit_said_of_the_same_rows(estimator, episode):
     model = clone(estimator).fit(x, y)
     np.testing.assert_array_equal(model.predict(x[y < 0]), model.transduction_[y < 0])
     if isinstance(estimator, PTMAP):
-        np.testing.assert_allclose(model.predict_proba(x[y < 0]), model.label_distributions_[y < 0], atol=1e-9)
+        np.testing.assert_allclose(
+            model.predict_proba(x[y < 0]), model.label_distributions_[y < 0], atol=1e-9
+        )
 
 
 @EVERY_CLASSIFIER
@@ -319,9 +396,13 @@ def test_unequal_shots_and_one_class(estimator, episode):
 def test_float32_stays_float32(estimator, episode):
     x, y, _ = episode
     model = clone(estimator).fit(x.astype(np.float32), y)
-    assert {a.dtype for a in (model.label_distributions_, model.prototypes_, model.proportions_)} == {np.dtype(np.float32)}
+    assert {
+        a.dtype for a in (model.label_distributions_, model.prototypes_, model.proportions_)
+    } == {np.dtype(np.float32)}
     assert model.predict_proba(x.astype(np.float32)).dtype == np.float32
-    np.testing.assert_allclose(model.label_distributions_, clone(estimator).fit(x, y).label_distributions_, atol=1e-3)
+    np.testing.assert_allclose(
+        model.label_distributions_, clone(estimator).fit(x, y).label_distributions_, atol=1e-3
+    )
 
 
 def test_center_may_be_a_given_mean(episode):
@@ -344,9 +425,18 @@ def test_center_may_be_a_given_mean(episode):
 def unbalanced():
     """20, 10 and 5 queries of three classes, two labels each: X, names with "", true counts by name."""
     x, truth, n_support = real_episode(n_shot=2, n_query=20, n_way=3)
-    keep = np.concatenate([np.arange(n_support), *(n_support + 20 * way + np.arange(n) for way, n in enumerate((20, 10, 5)))])
+    keep = np.concatenate(
+        [
+            np.arange(n_support),
+            *(n_support + 20 * way + np.arange(n) for way, n in enumerate((20, 10, 5))),
+        ]
+    )
     names = NAMES[truth[keep]]
-    return x[keep], np.where(np.arange(len(keep)) < n_support, names, ""), {"wolf": 20, "ant": 10, "Owl": 5}
+    return (
+        x[keep],
+        np.where(np.arange(len(keep)) < n_support, names, ""),
+        {"wolf": 20, "ant": 10, "Owl": 5},
+    )
 
 
 def test_given_proportions_are_met_in_every_spelling(unbalanced):
@@ -354,10 +444,15 @@ def test_given_proportions_are_met_in_every_spelling(unbalanced):
     in_order = [counts[name] for name in sorted(counts)]
     backwards = dict(reversed(counts.items()))
     fractions = np.array(in_order) / 35
-    models = [PTMAP(proportions=p).fit(x, names) for p in (in_order, counts, backwards, fractions, torch.tensor(fractions))]
+    models = [
+        PTMAP(proportions=p).fit(x, names)
+        for p in (in_order, counts, backwards, fractions, torch.tensor(fractions))
+    ]
     for model in models:
         np.testing.assert_allclose(model.proportions_, fractions, atol=1e-6)
-        np.testing.assert_allclose(model.label_distributions_, models[0].label_distributions_, atol=1e-6)
+        np.testing.assert_allclose(
+            model.label_distributions_, models[0].label_distributions_, atol=1e-6
+        )
     uniform = PTMAP().fit(x, names)
     np.testing.assert_allclose(uniform.proportions_, 1 / 3, atol=1e-8)
 
@@ -366,7 +461,11 @@ def test_lower_bounds_hold_and_free_imposes_nothing(unbalanced):
     x, names, _ = unbalanced
     free = PTMAP(proportions="free").fit(x, names)
     np.testing.assert_array_equal(free.biases_, 0)
-    np.testing.assert_allclose(PTMAP(proportions=AtLeast([0, 0, 0])).fit(x, names).proportions_, free.proportions_, atol=1e-8)
+    np.testing.assert_allclose(
+        PTMAP(proportions=AtLeast([0, 0, 0])).fit(x, names).proportions_,
+        free.proportions_,
+        atol=1e-8,
+    )
     rarest = int(free.proportions_.argmin())
     bounded = PTMAP(proportions=AtLeast((np.arange(3) == rarest) * 20.0)).fit(x, names)
     assert free.proportions_[rarest] < 12 / 35
@@ -384,7 +483,10 @@ def test_a_class_of_size_zero_gets_nothing(unbalanced):
 @pytest.mark.parametrize(
     ("proportions", "message"),
     [
-        ({"wolf": 20, "ant": 10, "bee": 5}, r"name the classes \['Owl', 'ant', 'wolf'\], got \['wolf', 'ant', 'bee'\]"),
+        (
+            {"wolf": 20, "ant": 10, "bee": 5},
+            r"name the classes \['Owl', 'ant', 'wolf'\], got \['wolf', 'ant', 'bee'\]",
+        ),
         ({"wolf": 20, "ant": 15}, "name the classes"),
         ([20, 10], "one number for each of the 3 classes"),
         ([20, 10, 6], "proportions must sum to 35, as counts .* or to 1, as fractions, got 36"),
@@ -407,7 +509,11 @@ def test_proportions_that_do_not_fit(unbalanced, proportions, message):
 @pytest.mark.parametrize(
     ("x", "y", "message"),
     [
-        ([[1.0, -2], [2, 1], [-1, 3]], [0, 1, -1], r"Negative values in data passed to \w+ \(rows 0, 2\).*beta=None"),
+        (
+            [[1.0, -2], [2, 1], [-1, 3]],
+            [0, 1, -1],
+            r"Negative values in data passed to \w+ \(rows 0, 2\).*beta=None",
+        ),
         ([[1.0, np.nan], [2, 1]], [0, 1], "NaN"),
         ([[1.0, np.inf], [2, 1]], [0, 1], "infinity"),
         ([[1.0, 2], [2]], [0, 1], "inhomogeneous|sequence"),
@@ -429,7 +535,10 @@ def test_signed_features_work_without_a_power(estimator):
     x = np.concatenate([np.eye(3), np.eye(3) + 0.1, np.eye(3) - 0.1]) - 0.3
     model = clone(estimator).set_params(beta=None).fit(x, [0, 1, 2] + [-1] * 6)
     assert model.transduction_.tolist() == [0, 1, 2] * 3
-    np.testing.assert_array_equal(clone(estimator).set_params(beta=1).fit(x, [0, 1, 2] + [-1] * 6).transduction_, model.transduction_)
+    np.testing.assert_array_equal(
+        clone(estimator).set_params(beta=1).fit(x, [0, 1, 2] + [-1] * 6).transduction_,
+        model.transduction_,
+    )
 
 
 def test_zero_rows_are_warned_about(episode):
@@ -486,7 +595,9 @@ def test_ptmap_estimates_what_it_was_not_told():
     fitted = PTMAP(beta="auto", lam="auto", proportions="estimate").fit(X, y)
     hidden = y == -1
     assert (fitted.transduction_[hidden] == truth[hidden]).mean() > 0.9
-    np.testing.assert_allclose(fitted.proportions_, np.bincount(truth[hidden]) / hidden.sum(), atol=0.1)
+    np.testing.assert_allclose(
+        fitted.proportions_, np.bincount(truth[hidden]) / hidden.sum(), atol=0.1
+    )
     assert fitted.certainty_ > 0.5
     assert fitted.imbalance_ == pytest.approx(np.abs(fitted.proportions_ - 1 / 3).sum() / 2)
     assert fitted.lam_ > 1
@@ -504,7 +615,10 @@ def calibrated():
     for seed in range(12):
         x, truth, n_support = real_episode(n_shot=3, n_query=15, seed=seed)
         y = np.where(np.arange(len(x)) < n_support, truth, -1)
-        models = [PTMAP(lam="auto", proportions="estimate", calibrate=calibrate).fit(x, y) for calibrate in (False, True)]
+        models = [
+            PTMAP(lam="auto", proportions="estimate", calibrate=calibrate).fit(x, y)
+            for calibrate in (False, True)
+        ]
         found.append((*models, x, truth, y == -1))
     return found
 
@@ -515,19 +629,35 @@ def test_calibration_flattens_shares_and_changes_no_label(calibrated):
         assert model.temperature_ != 1
         np.testing.assert_array_equal(model.transduction_, plain.transduction_)
         np.testing.assert_array_equal(model.predict(x), plain.predict(x))
-        np.testing.assert_array_equal(model.label_distributions_[~hidden], plain.label_distributions_[~hidden])
+        np.testing.assert_array_equal(
+            model.label_distributions_[~hidden], plain.label_distributions_[~hidden]
+        )
         flattened = plain.label_distributions_[hidden] ** (1 / model.temperature_)
         np.testing.assert_allclose(
-            model.label_distributions_[hidden], flattened / flattened.sum(axis=1, keepdims=True), rtol=1e-6, atol=1e-12
+            model.label_distributions_[hidden],
+            flattened / flattened.sum(axis=1, keepdims=True),
+            rtol=1e-6,
+            atol=1e-12,
         )
         flattened = plain.predict_proba(x) ** (1 / model.temperature_)
-        np.testing.assert_allclose(model.predict_proba(x), flattened / flattened.sum(axis=1, keepdims=True), rtol=1e-6, atol=1e-12)
+        np.testing.assert_allclose(
+            model.predict_proba(x),
+            flattened / flattened.sum(axis=1, keepdims=True),
+            rtol=1e-6,
+            atol=1e-12,
+        )
 
 
 def test_calibrated_confidence_is_near_the_accuracy(calibrated):
-    right = np.concatenate([(model.transduction_ == truth)[hidden] for _, model, _, truth, hidden in calibrated])
-    said = np.concatenate([model.label_distributions_[hidden].max(axis=1) for _, model, _, _, hidden in calibrated])
-    assert abs(said.mean() - right.mean()) < 0.04  # 900 queries: their own standard error is about 0.01
+    right = np.concatenate(
+        [(model.transduction_ == truth)[hidden] for _, model, _, truth, hidden in calibrated]
+    )
+    said = np.concatenate(
+        [model.label_distributions_[hidden].max(axis=1) for _, model, _, _, hidden in calibrated]
+    )
+    assert (
+        abs(said.mean() - right.mean()) < 0.04
+    )  # 900 queries: their own standard error is about 0.01
 
 
 def test_abstaining_keeps_what_it_promises(calibrated):
@@ -576,7 +706,9 @@ def with_strangers():
 
 def test_none_of_these_finds_what_nobody_named_and_changes_no_label(with_strangers):
     x, y, truth = with_strangers
-    plain, model = (PTMAP(proportions="estimate", none_of_these=asked).fit(x, y) for asked in (False, True))
+    plain, model = (
+        PTMAP(proportions="estimate", none_of_these=asked).fit(x, y) for asked in (False, True)
+    )
     assert plain.none_of_these_ is None
     shares, hidden, stranger = model.none_of_these_, y == -1, truth == 4
     assert shares.shape == (len(x),)
@@ -592,11 +724,16 @@ def test_none_of_these_finds_what_nobody_named_and_changes_no_label(with_strange
 def test_none_of_these_follows_the_rows_and_their_dtype(with_strangers):
     x, y, _ = with_strangers
     order = np.random.default_rng(0).permutation(len(x))
-    one, other = PTMAP(none_of_these=True).fit(x, y), PTMAP(none_of_these=True).fit(x[order], y[order])
+    one, other = (
+        PTMAP(none_of_these=True).fit(x, y),
+        PTMAP(none_of_these=True).fit(x[order], y[order]),
+    )
     np.testing.assert_allclose(one.none_of_these_[order], other.none_of_these_, atol=1e-6)
     assert PTMAP(none_of_these=True).fit(x.astype(np.float32), y).none_of_these_.dtype == np.float32
 
 
 def test_where_all_rows_have_labels_all_are_of_these(with_strangers):
     x, _, truth = with_strangers
-    np.testing.assert_array_equal(PTMAP(none_of_these=True).fit(x, truth).none_of_these_, np.zeros(len(x)))
+    np.testing.assert_array_equal(
+        PTMAP(none_of_these=True).fit(x, truth).none_of_these_, np.zeros(len(x))
+    )

@@ -5,9 +5,9 @@ import pytest
 import torch
 from sklearn.neighbors import NearestCentroid
 
-from ptmap import AtLeast, classify
-from ptmap.errors import InputError
-from ptmap.methods import METHODS, configure
+from fewlabels import AtLeast, classify
+from fewlabels.errors import InputError
+from fewlabels.methods.base import METHODS, configure
 
 EVERY_METHOD = pytest.mark.parametrize("method", METHODS)
 NAMES = np.array(["rook", "ibis", "crow"])
@@ -39,7 +39,12 @@ def clusters(counts, seed=0):
 )
 def test_the_papers_table_of_settings(n_shot, dataset, alpha, n_steps):
     method = configure("map", n_shot=n_shot, dataset=dataset)
-    assert method.settings == {"lam": 10.0, "alpha": alpha, "n_steps": n_steps, "proportions": "uniform"}
+    assert method.settings == {
+        "lam": 10.0,
+        "alpha": alpha,
+        "n_steps": n_steps,
+        "proportions": "uniform",
+    }
     soft = configure("soft-kmeans", n_shot=n_shot, dataset=dataset)
     assert soft.settings == {"lam": 10.0, "alpha": alpha, "n_steps": n_steps}
 
@@ -66,13 +71,19 @@ def test_what_is_given_wins_over_the_paper_and_none_does_not():
 
 @pytest.mark.parametrize("beta", [0, 0.3, 1, -0.5])
 def test_beta_replaces_the_power_and_nothing_else(beta):
-    assert str(configure("map", n_shot=1, beta=beta).pipeline) == f"power({beta}) | unit | center | unit"
+    assert (
+        str(configure("map", n_shot=1, beta=beta).pipeline)
+        == f"power({beta}) | unit | center | unit"
+    )
     assert str(configure("ncm", n_shot=1, beta=beta).pipeline) == f"power({beta}) | unit"
     assert str(configure("ncm-raw", n_shot=1, beta=beta).pipeline) == "none"
 
 
 def test_a_pipeline_replaces_the_methods_own():
-    assert str(configure("map", n_shot=1, pipeline="unit|center(joint)").pipeline) == "unit | center(joint)"
+    assert (
+        str(configure("map", n_shot=1, pipeline="unit|center(joint)").pipeline)
+        == "unit | center(joint)"
+    )
 
 
 def test_beta_and_pipeline_contradict_each_other():
@@ -81,7 +92,10 @@ def test_beta_and_pipeline_contradict_each_other():
 
 
 def test_an_unknown_method_lists_the_choices():
-    with pytest.raises(InputError, match="method must be one of ncm-raw, ncm, kmeans, soft-kmeans, map, map-auto, map-truth, got 'knn'"):
+    with pytest.raises(
+        InputError,
+        match="method must be one of ncm-raw, ncm, kmeans, soft-kmeans, map, map-auto, map-truth, got 'knn'",
+    ):
         configure("knn", n_shot=1)
 
 
@@ -95,7 +109,11 @@ def test_a_knob_of_another_method_is_ignored_but_a_misspelt_one_is_not():
 
 
 @EVERY_METHOD
-@pytest.mark.parametrize("names", [NAMES, np.array([7, 30, 2]), np.array([2.5, 0.5, 1.5])], ids=["words", "numbers", "floats"])
+@pytest.mark.parametrize(
+    "names",
+    [NAMES, np.array([7, 30, 2]), np.array([2.5, 0.5, 1.5])],
+    ids=["words", "numbers", "floats"],
+)
 def test_labels_come_back_in_the_words_they_were_given_in(method, names):
     support, labels = clusters([3, 3, 3])
     query, truth = clusters([6, 6, 6], seed=1)
@@ -108,16 +126,31 @@ def test_labels_come_back_in_the_words_they_were_given_in(method, names):
 def test_lists_and_float32_will_do(method):
     support, labels = clusters([2, 2, 2])
     query, truth = clusters([4, 4, 4], seed=1)
-    assert classify(support.tolist(), NAMES[labels].tolist(), query.tolist(), method=method).tolist() == NAMES[truth].tolist()
-    assert classify(support.astype(np.float32), labels, query.astype(np.float32), method=method).tolist() == truth.tolist()
-    assert classify((support * 100).astype(int), labels, (query * 100).astype(int), method=method).tolist() == truth.tolist()
+    assert (
+        classify(support.tolist(), NAMES[labels].tolist(), query.tolist(), method=method).tolist()
+        == NAMES[truth].tolist()
+    )
+    assert (
+        classify(
+            support.astype(np.float32), labels, query.astype(np.float32), method=method
+        ).tolist()
+        == truth.tolist()
+    )
+    assert (
+        classify(
+            (support * 100).astype(int), labels, (query * 100).astype(int), method=method
+        ).tolist()
+        == truth.tolist()
+    )
 
 
 @EVERY_METHOD
 def test_classes_may_have_different_numbers_of_rows(method):
     support, labels = clusters([1, 5, 3])
     query, truth = clusters([4, 4, 4], seed=1)
-    np.testing.assert_array_equal(classify(support, NAMES[labels], query, method=method), NAMES[truth])
+    np.testing.assert_array_equal(
+        classify(support, NAMES[labels], query, method=method), NAMES[truth]
+    )
 
 
 @EVERY_METHOD
@@ -137,7 +170,9 @@ def test_map_converges_on_the_easiest_of_problems(dtype):
     found = method.assign(x[None], torch.tensor(labels[None]), q[None], n_way=3)
     np.testing.assert_array_equal(found.labels[0], truth)
     assert found.converged.all()
-    assert found.n_iterations.max() <= 10 * 21  # the solves of 20 steps and the last; a warm Newton solve takes a few iterations
+    assert (
+        found.n_iterations.max() <= 10 * 21
+    )  # the solves of 20 steps and the last; a warm Newton solve takes a few iterations
 
 
 def test_the_rarest_class_decides_which_of_the_papers_settings():
@@ -145,20 +180,31 @@ def test_the_rarest_class_decides_which_of_the_papers_settings():
     support, query = rng.uniform(size=(7, 20)), rng.uniform(size=(60, 20))
     one_shot, two_shot = [0, 1, 1, 1, 2, 2, 2], [0, 0, 1, 1, 2, 2, 2]
     for labels, alpha, n_steps in ((one_shot, 0.4, 30), (two_shot, 0.2, 20)):
-        np.testing.assert_array_equal(classify(support, labels, query), classify(support, labels, query, alpha=alpha, n_steps=n_steps))
+        np.testing.assert_array_equal(
+            classify(support, labels, query),
+            classify(support, labels, query, alpha=alpha, n_steps=n_steps),
+        )
 
 
 def test_raw_nearest_class_mean_is_nearest_centroid():
     rng = np.random.default_rng(5)
-    support, labels, query = rng.normal(size=(12, 8)), NAMES[np.arange(12) % 3], rng.normal(size=(40, 8))
+    support, labels, query = (
+        rng.normal(size=(12, 8)),
+        NAMES[np.arange(12) % 3],
+        rng.normal(size=(40, 8)),
+    )
     oracle = NearestCentroid().fit(support, labels)
-    np.testing.assert_array_equal(classify(support, labels, query, method="ncm-raw"), oracle.predict(query))
+    np.testing.assert_array_equal(
+        classify(support, labels, query, method="ncm-raw"), oracle.predict(query)
+    )
 
 
 def test_given_class_sizes_are_met():
     rng = np.random.default_rng(2)
     support, query = rng.uniform(size=(3, 8)), rng.uniform(size=(30, 8))
-    found = classify(support, NAMES, query, proportions=[5, 25, 0], lam=200.0)  # sharp: shares become whole; sorted: crow, ibis, rook
+    found = classify(
+        support, NAMES, query, proportions=[5, 25, 0], lam=200.0
+    )  # sharp: shares become whole; sorted: crow, ibis, rook
     assert [int((found == name).sum()) for name in ("crow", "ibis", "rook")] == [5, 25, 0]
     bounded = classify(support, NAMES, query, proportions=AtLeast([0, 0, 20]), lam=200.0)
     assert (bounded == "rook").sum() >= 20
@@ -168,7 +214,14 @@ def test_a_mean_from_outside_is_subtracted():
     support, labels = clusters([3, 3, 3])
     query, truth = clusters([6, 6, 6], seed=1)
     shift = np.full(6, 50.0)
-    found = classify(support + shift, labels, query + shift, method="ncm", pipeline="center(mean) | unit", mean=shift)
+    found = classify(
+        support + shift,
+        labels,
+        query + shift,
+        method="ncm",
+        pipeline="center(mean) | unit",
+        mean=shift,
+    )
     np.testing.assert_array_equal(found, truth)
     with pytest.raises(InputError, match="needs a mean"):
         classify(support, labels, query, pipeline="center(mean) | unit")
@@ -185,10 +238,30 @@ def test_a_mean_from_outside_is_subtracted():
         ([], [], [[1.0, 1]], "support must be a non-empty matrix"),
         ([1.0, 2], ["a", "b"], [[1.0, 1]], "support must be a non-empty matrix"),
         ([["x", "y"], ["z", "w"]], ["a", "b"], [[1.0, 1]], "support must hold numbers"),
-        ([[1.0, np.nan], [2, 1]], ["a", "b"], [[1.0, 1]], "support must be finite, got NaN or infinity in row 0"),
-        ([[1.0, 2], [2, 1]], ["a", "b"], [[1.0, 1], [1, np.inf], [np.nan, 1]], "query must be finite, got NaN or infinity in rows 1, 2"),
-        ([[1.0, -2], [2, 1]], ["a", "b"], [[1.0, 1]], "must not be negative for beta = 0.5.*unit | center | unit"),
-        ([[1.0, 2], [0, 0]], ["a", "b"], [[1.0, 1]], "support: every vector must have a direction, got only zeros in row 1"),
+        (
+            [[1.0, np.nan], [2, 1]],
+            ["a", "b"],
+            [[1.0, 1]],
+            "support must be finite, got NaN or infinity in row 0",
+        ),
+        (
+            [[1.0, 2], [2, 1]],
+            ["a", "b"],
+            [[1.0, 1], [1, np.inf], [np.nan, 1]],
+            "query must be finite, got NaN or infinity in rows 1, 2",
+        ),
+        (
+            [[1.0, -2], [2, 1]],
+            ["a", "b"],
+            [[1.0, 1]],
+            "must not be negative for beta = 0.5.*unit | center | unit",
+        ),
+        (
+            [[1.0, 2], [0, 0]],
+            ["a", "b"],
+            [[1.0, 1]],
+            "support: every vector must have a direction, got only zeros in row 1",
+        ),
         ([[1.0, 2], [2, 1]], ["a", "b"], [[0.0, 0]], "query: every vector must have a direction"),
     ],
 )
@@ -238,9 +311,15 @@ def test_a_configured_method_classifies_as_its_name_and_settings_do():
 
 
 def test_estimated_proportions_bring_their_centering():
-    assert str(configure("map", n_shot=1, proportions="estimate").pipeline) == "power(0.5) | unit | center(support) | unit"
+    assert (
+        str(configure("map", n_shot=1, proportions="estimate").pipeline)
+        == "power(0.5) | unit | center(support) | unit"
+    )
     assert str(configure("ncm", n_shot=1, proportions="estimate").pipeline) == "power(0.5) | unit"
-    assert str(configure("map", n_shot=1, proportions="estimate", pipeline="unit | center").pipeline) == "unit | center"
+    assert (
+        str(configure("map", n_shot=1, proportions="estimate", pipeline="unit | center").pipeline)
+        == "unit | center"
+    )
 
 
 def test_signed_features_are_classified_by_map_auto():

@@ -8,40 +8,44 @@ from pathlib import Path
 
 import pytest
 
-import ptmap
+import fewlabels
 
-PROJECT = tomllib.loads((Path(__file__).resolve().parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PROJECT = tomllib.loads(
+    (Path(__file__).resolve().parents[1] / "pyproject.toml").read_text(encoding="utf-8")
+)["project"]
 
 
-@pytest.mark.parametrize("name", ptmap.__all__)
+@pytest.mark.parametrize("name", fewlabels.__all__)
 def test_every_public_name_is_there_and_documented(name):
-    thing = getattr(ptmap, name)
+    thing = getattr(fewlabels, name)
     assert thing.__name__ == name
-    assert thing.__module__.startswith("ptmap.")
+    assert thing.__module__.startswith("fewlabels.")
     assert thing.__doc__
-    assert name in dir(ptmap)
+    assert name in dir(fewlabels)
 
 
 def test_a_star_import_brings_them_all():
     names = {}
-    exec("from ptmap import *", names)
-    assert set(ptmap.__all__) <= names.keys()
+    exec("from fewlabels import *", names)
+    assert set(fewlabels.__all__) <= names.keys()
 
 
 def test_an_unknown_name_is_an_attribute_error():
-    with pytest.raises(AttributeError, match="module 'ptmap' has no attribute 'nothing'"):
-        ptmap.nothing  # noqa: B018
+    with pytest.raises(AttributeError, match="module 'fewlabels' has no attribute 'nothing'"):
+        fewlabels.nothing  # noqa: B018
 
 
 def test_one_version_everywhere():
-    assert ptmap.__version__ == PROJECT["version"] == version("ptmap")
+    assert fewlabels.__version__ == PROJECT["version"] == version("fewlabels")
 
 
 def test_types_are_for_others_too():
-    assert (Path(ptmap.__file__).parent / "py.typed").is_file()
+    assert (Path(fewlabels.__file__).parent / "py.typed").is_file()
 
 
 def test_import_needs_no_heavy_package():
-    script = "import sys, ptmap; heavy = {'torch', 'numpy', 'numba', 'sklearn'} & set(sys.modules); assert not heavy, heavy"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    script = "import sys, fewlabels; heavy = {'torch', 'numpy', 'numba', 'sklearn'} & set(sys.modules); assert not heavy, heavy"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == 0, done.stderr

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ptmap.cli import main
+from fewlabels.cli import main
 
 README = Path(__file__).parents[1] / "README.md"
 BLOCKS = dict(re.findall(r"```([\w ]+)\n(.*?)```", README.read_text(), flags=re.S))
@@ -39,7 +39,7 @@ def test_commands_run(line, monkeypatch, tmp_path, capsys):
 def test_labelling_commands_run(line, monkeypatch, tmp_path, capsys):
     """As shown, on a few of the demo's photographs."""
     pytest.importorskip("efficientnet_lite_pytorch")
-    monkeypatch.setenv("PTMAP_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("FEWLABELS_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     rows = ["path,label"]
     for name in ("Kaiser", "Leek", "Satsumas"):

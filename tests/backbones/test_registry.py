@@ -1,12 +1,15 @@
 import pytest
 import torch
 
-from ptmap.backbones import BACKBONES, build_backbone
-from ptmap.errors import InputError
+from fewlabels.backbones import BACKBONES, build_backbone
+from fewlabels.errors import InputError
 
 
 def test_an_unknown_name_lists_the_choices():
-    with pytest.raises(InputError, match=r"backbone must be one of wrn28-10, resnet12, .*densenet121.*, got 'vgg16'"):
+    with pytest.raises(
+        InputError,
+        match=r"backbone must be one of wrn28-10, resnet12, .*densenet121.*, got 'vgg16'",
+    ):
         build_backbone("vgg16")
 
 
@@ -18,7 +21,10 @@ def test_a_name_is_taken_once():
 
 @pytest.mark.parametrize("name", ["conv4", "resnet18", "mobilenet", "densenet121"])
 def test_dropout_is_refused_where_there_is_none(name):
-    with pytest.raises(InputError, match=rf"dropout must be 0 for {name}, which has none, got 0.1. Those with dropout: wrn28-10, resnet12"):
+    with pytest.raises(
+        InputError,
+        match=rf"dropout must be 0 for {name}, which has none, got 0.1. Those with dropout: wrn28-10, resnet12",
+    ):
         build_backbone(name, dropout=0.1)
 
 

@@ -14,12 +14,12 @@ import pytest
 import uvicorn
 from PIL import Image
 
-from ptmap.data import read_images
-from ptmap.features import FeatureSet
-from ptmap.labeling import session as session_module
-from ptmap.labeling.project import Project
-from ptmap.labeling.server import bind, make_app
-from ptmap.labeling.session import Session
+from fewlabels.data import read_images
+from fewlabels.features import FeatureSet
+from fewlabels.labeling import session as session_module
+from fewlabels.labeling.project import Project
+from fewlabels.labeling.server import bind, make_app
+from fewlabels.labeling.session import Session
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 COLORS = {"apple": (200, 40, 40), "leek": (40, 170, 60), "plum": (90, 40, 150)}
@@ -28,22 +28,28 @@ N_A_CLASS = 20
 
 @pytest.fixture(scope="session")
 def browser():
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install 'ptmap[test]'")
+    sync_api = pytest.importorskip(
+        "playwright.sync_api", reason="playwright is not installed: pip install 'fewlabels[test]'"
+    )
     path = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
     if path is None:
         pytest.skip("no Chromium: apt-get install chromium, or name one in CHROMIUM")
     with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-background-networking"])
+        browser = playwright.chromium.launch(
+            executable_path=path, args=["--no-sandbox", "--disable-background-networking"]
+        )
         yield browser
         browser.close()
 
 
 class Server:
-    """`ptmap serve` on a project."""
+    """`fewlabels serve` on a project."""
 
     def __init__(self, folder: Path) -> None:
-        command = [str(Path(sys.executable).with_name("ptmap")), "serve", str(folder)]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        command = [str(Path(sys.executable).with_name("fewlabels")), "serve", str(folder)]
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
         self.address = self.process.stdout.readline().strip()
         assert self.address.startswith("http://127.0.0.1:"), self.process.stderr.read()
 
@@ -83,7 +89,11 @@ def serve(monkeypatch) -> Callable[[Path], str]:
         listener = bind(0)
         listener.listen()  # visitors who come early wait
         port = listener.getsockname()[1]
-        server = uvicorn.Server(uvicorn.Config(make_app(session, token="token", port=port), log_level="warning", lifespan="off"))
+        server = uvicorn.Server(
+            uvicorn.Config(
+                make_app(session, token="token", port=port), log_level="warning", lifespan="off"
+            )
+        )
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
 
@@ -107,16 +117,24 @@ def project(tmp_path) -> Path:
     rng = np.random.default_rng(0)
     for name, color in COLORS.items():
         for i in range(N_A_CLASS):
-            pixels = np.clip(np.array(color) + rng.normal(scale=25, size=(24, 24, 3)), 0, 255).astype(np.uint8)
+            pixels = np.clip(
+                np.array(color) + rng.normal(scale=25, size=(24, 24, 3)), 0, 255
+            ).astype(np.uint8)
             path = tmp_path / "photos" / name / f"{i:02d}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
             Image.fromarray(pixels).save(path)
     images = read_images(tmp_path / "photos")
     colors = np.array([np.asarray(images.read(i)).mean(axis=(0, 1)) for i in range(len(images))])
-    features = FeatureSet.from_arrays(colors + rng.uniform(0, 60, size=colors.shape), [-1] * len(images), [], names=images.names)
-    with Project.create(tmp_path / "fruit.ptmap", features, title="fruit", root=tmp_path / "photos") as made:
-        made.journal.decide({f"{name}/{i:02d}.png": name for name in COLORS for i in range(2)}, origin="import")
-    return tmp_path / "fruit.ptmap"
+    features = FeatureSet.from_arrays(
+        colors + rng.uniform(0, 60, size=colors.shape), [-1] * len(images), [], names=images.names
+    )
+    with Project.create(
+        tmp_path / "fruit.fewlabels", features, title="fruit", root=tmp_path / "photos"
+    ) as made:
+        made.journal.decide(
+            {f"{name}/{i:02d}.png": name for name in COLORS for i in range(2)}, origin="import"
+        )
+    return tmp_path / "fruit.fewlabels"
 
 
 @pytest.fixture
@@ -130,7 +148,9 @@ def visit(browser):
         contexts.append(context)
         page = context.new_page()
         page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("console", lambda message: message.type == "error" and complaints.append(message.text))
+        page.on(
+            "console", lambda message: message.type == "error" and complaints.append(message.text)
+        )
         page.complaints = complaints
         page.goto(address)
         page.wait_for_selector(".tile")

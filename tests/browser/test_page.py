@@ -5,8 +5,8 @@ import io
 
 import numpy as np
 
-from ptmap.features import FeatureSet
-from ptmap.labeling.project import Project
+from fewlabels.features import FeatureSet
+from fewlabels.labeling.project import Project
 
 
 def count(page, which):
@@ -19,7 +19,9 @@ def focused(page):
 
 
 def wait_sent(page, n):
-    page.wait_for_function("n => document.querySelector('#n-yours').textContent.replace(',', '') == n", arg=str(n))
+    page.wait_for_function(
+        "n => document.querySelector('#n-yours').textContent.replace(',', '') == n", arg=str(n)
+    )
 
 
 def wait_saved(page):
@@ -34,7 +36,10 @@ def wait_saved(page):
 def download(page):
     with page.expect_download() as found:
         page.keyboard.press("d")
-    return {row["path"]: row for row in csv.DictReader(io.StringIO(found.value.path().read_text(encoding="utf-8")))}
+    return {
+        row["path"]: row
+        for row in csv.DictReader(io.StringIO(found.value.path().read_text(encoding="utf-8")))
+    }
 
 
 def in_database(folder):
@@ -70,7 +75,11 @@ def test_correct_five_by_keyboard_undo_reload_download(project, serve, visit):
         if path in decided:
             assert (row["label"], row["origin"]) == (decided[path].label, decided[path].origin)
         else:
-            assert (row["label"], float(row["confidence"]), row["origin"]) == (guessed[path].label, guessed[path].confidence, "model")
+            assert (row["label"], float(row["confidence"]), row["origin"]) == (
+                guessed[path].label,
+                guessed[path].confidence,
+                "model",
+            )
 
 
 def test_nothing_is_lost_when_the_server_is_killed(project, serve_apart, serve, visit):
@@ -86,14 +95,18 @@ def test_nothing_is_lost_when_the_server_is_killed(project, serve_apart, serve, 
     page.keyboard.press("1")
     page.wait_for_selector("#trouble:not([hidden])")
     assert "does not answer" in page.inner_text("#trouble")
-    page.wait_for_function("() => document.querySelector('#n-yours').textContent === '9'")  # what was not kept does not look as if it were
+    page.wait_for_function(
+        "() => document.querySelector('#n-yours').textContent === '9'"
+    )  # what was not kept does not look as if it were
     page.complaints.clear()  # the browser notes the refused connection
     again = visit(serve(project))  # the lock is free again
     assert count(again, "yours") == 9
     rows = download(again)
     decided, _ = in_database(project)
     assert {path: rows[path]["label"] for path in corrected} == corrected
-    assert {path: row["label"] for path, row in rows.items() if row["origin"] == "person"} == corrected
+    assert {
+        path: row["label"] for path, row in rows.items() if row["origin"] == "person"
+    } == corrected
     assert {path for path, each in decided.items() if each.origin == "person"} == set(corrected)
     page.complaints.clear()
 
@@ -124,7 +137,13 @@ def test_the_page_counts_as_the_advice_does(project, serve, visit):
     page.wait_for_selector(".tile")
     n = count(page, "doubtful")
     said = page.inner_text("#advice").lower()
-    assert said.startswith("no image is doubtful" if n == 0 else "1 image is doubtful" if n == 1 else f"{n} images are doubtful")
+    assert said.startswith(
+        "no image is doubtful"
+        if n == 0
+        else "1 image is doubtful"
+        if n == 1
+        else f"{n} images are doubtful"
+    )
 
 
 def test_several_at_once_a_new_class_and_the_whole_class(project, serve, visit):
@@ -207,7 +226,9 @@ def test_a_name_for_images_of_no_class(project, serve, visit):
     page.keyboard.press("l")
     page.keyboard.type("plum")
     page.keyboard.press("Enter")
-    page.wait_for_function("() => document.querySelector('#n-strange').textContent === '0'")  # the others are plums too
+    page.wait_for_function(
+        "() => document.querySelector('#n-strange').textContent === '0'"
+    )  # the others are plums too
     wait_sent(page, 6)
     assert "looks like none" in page.inner_text("#empty")
     assert "named" not in page.inner_text("#estimate")
@@ -246,13 +267,17 @@ def test_mouse_alone(project, serve, visit):
     wait_sent(page, 6)
     page.click("#pinned-confirm")
     page.wait_for_function("() => Number(document.querySelector('#n-yours').textContent) > 10")
-    page.wait_for_selector('#grid[aria-busy="false"]')  # or the thorough answer may change the label of the image in focus
+    page.wait_for_selector(
+        '#grid[aria-busy="false"]'
+    )  # or the thorough answer may change the label of the image in focus
     page.click("#classes button >> nth=2")
     assert focused(page)[1] == "plum"
 
 
 def test_on_a_phone(project, serve, visit):
-    page = visit(serve(project), width=360, height=740, has_touch=True, is_mobile=True, device_scale_factor=2)
+    page = visit(
+        serve(project), width=360, height=740, has_touch=True, is_mobile=True, device_scale_factor=2
+    )
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     page.locator(".tile").nth(4).tap()
     page.tap("#several")
@@ -268,7 +293,9 @@ def test_light_and_dark(project, serve, visit):
     address = serve(project)
     for scheme in ("light", "dark"):
         page = visit(address, color_scheme=scheme)
-        red, green, blue = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)")
+        red, green, blue = page.evaluate(
+            "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)"
+        )
         assert (red + green + blue < 200) == (scheme == "dark")
 
 
@@ -277,8 +304,22 @@ def test_every_control_is_reached_by_tab_and_has_a_name(project, serve, visit):
     reached = set()
     for _ in range(40):
         page.keyboard.press("Tab")
-        reached.add(page.evaluate("document.activeElement.id || document.activeElement.dataset.view || document.activeElement.tagName"))
-    assert {"grid", "undo", "download", "help-button", "filter", "confirm", "other", "picture-button", "class"} <= reached
+        reached.add(
+            page.evaluate(
+                "document.activeElement.id || document.activeElement.dataset.view || document.activeElement.tagName"
+            )
+        )
+    assert {
+        "grid",
+        "undo",
+        "download",
+        "help-button",
+        "filter",
+        "confirm",
+        "other",
+        "picture-button",
+        "class",
+    } <= reached
     nameless = page.evaluate(
         "[...document.querySelectorAll('button, a, input')]"
         ".filter((each) => !(each.textContent.trim() || each.ariaLabel || each.placeholder)).map((each) => each.id)"
@@ -312,12 +353,18 @@ def test_thirty_thousand_scroll_without_loading_them_all(tmp_path, serve, visit)
     truth = np.repeat(np.arange(6), 5000)
     vectors = rng.gamma(1.0, size=(6, 12))[truth] + rng.gamma(0.7, size=(30_000, 12))
     features = FeatureSet.from_arrays(vectors.astype(np.float32), [-1] * 30_000, [])
-    with Project.create(tmp_path / "big.ptmap", features, title="big") as made:
-        made.journal.decide({f"row {5000 * way + i}": f"class {way}" for way in range(6) for i in range(3)}, origin="import")
-    page = visit(serve(tmp_path / "big.ptmap"))
+    with Project.create(tmp_path / "big.fewlabels", features, title="big") as made:
+        made.journal.decide(
+            {f"row {5000 * way + i}": f"class {way}" for way in range(6) for i in range(3)},
+            origin="import",
+        )
+    page = visit(serve(tmp_path / "big.fewlabels"))
     assert page.evaluate("document.querySelectorAll('.tile').length") < 400
     for share in (0.3, 0.7, 1.0):
-        page.evaluate("share => { const g = document.querySelector('#grid'); g.scrollTop = share * g.scrollHeight; }", share)
+        page.evaluate(
+            "share => { const g = document.querySelector('#grid'); g.scrollTop = share * g.scrollHeight; }",
+            share,
+        )
         page.wait_for_function(IN_SIGHT)
         assert page.evaluate("document.querySelectorAll('.tile').length") < 400
     frame = page.evaluate(JUMPS)
@@ -356,7 +403,9 @@ def test_only_pictures_in_sight_are_fetched(project, serve, visit, browser):
     assert "" in page.evaluate(PICTURES)
     page.clock.run_for(100)
     page.wait_for_function(ALL_THERE)
-    assert set(asked) - seen == set(page.evaluate(PICTURES)) - seen  # and who rests, for what is in sight
+    assert (
+        set(asked) - seen == set(page.evaluate(PICTURES)) - seen
+    )  # and who rests, for what is in sight
     assert set(asked) > seen
     context.close()
 
@@ -366,5 +415,5 @@ def test_without_the_link_there_is_nothing(project, serve, browser):
     page = context.new_page()
     answer = page.goto(serve(project).partition("?")[0])
     assert answer.status == 403
-    assert "link that `ptmap serve` printed" in page.inner_text("body")
+    assert "link that `fewlabels serve` printed" in page.inner_text("body")
     context.close()

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ptmap.cli import main
+from fewlabels.cli import main
 
-PTMAP = Path(sys.executable).with_name("ptmap")
+PTMAP = Path(sys.executable).with_name("fewlabels")
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "features" / "cifar-fs-wrn28-10"
 PROMISED = {"method", "n_way", "n_shot", "n_query", "accuracy", "ci95", "n_episodes", "seconds"}
 COLOR = re.compile(r"\x1b\[[0-9;]*\b(3[0-8]|4[0-8]|9[0-7])[0-9;]*m")
@@ -21,24 +21,34 @@ AS_ON_A_TERMINAL = {"FORCE_COLOR": "1", "TERM": "xterm-256color", "COLUMNS": "10
 
 
 def environment(**changed):
-    return {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "FORCE_COLOR")} | changed
+    return {
+        key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "FORCE_COLOR")
+    } | changed
 
 
 def run(*arguments, **changed):
     command = [str(PTMAP), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=600, env=environment(**changed), check=False)
+    return subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=600,
+        env=environment(**changed),
+        check=False,
+    )
 
 
 def run_here(monkeypatch, capsys, *arguments):
     """As `run`, in this process, to save the imports: exit code, stdout, stderr."""
-    monkeypatch.setattr(sys, "argv", ["ptmap", *map(str, arguments)])
+    monkeypatch.setattr(sys, "argv", ["fewlabels", *map(str, arguments)])
     with pytest.raises(SystemExit) as ended:
         main()
     return ended.value.code, *capsys.readouterr()
 
 
 def assert_one_line(stderr, *words):
-    assert stderr.startswith("ptmap: ")
+    assert stderr.startswith("fewlabels: ")
     assert stderr.count("\n") == 1
     for word in words:
         assert word in stderr
@@ -49,7 +59,11 @@ def feature_file(tmp_path):
     """Four classes of ten non-negative vectors."""
     path = tmp_path / "features.npz"
     rng = np.random.default_rng(0)
-    np.savez(path, features=rng.gamma(1.0, size=(40, 6)).astype(np.float32), labels=np.repeat(["ant", "bee", "cow", "dog"], 10))
+    np.savez(
+        path,
+        features=rng.gamma(1.0, size=(40, 6)).astype(np.float32),
+        labels=np.repeat(["ant", "bee", "cow", "dog"], 10),
+    )
     return path
 
 
@@ -69,26 +83,28 @@ def test_help_of_every_command():
     for command in commands:
         done = run(command, "--help")
         assert done.returncode == 0
-        assert f"ptmap {command}" in done.stdout
+        assert f"fewlabels {command}" in done.stdout
 
 
 def test_help_imports_nothing_heavy():
     script = """
 import sys
-from ptmap.cli import app
+from fewlabels.cli import app
 for words in (["--help"], ["evaluate", "--help"]):
     app(words, standalone_mode=False)
 heavy = {"torch", "numpy", "numba", "sklearn", "scipy"} & set(sys.modules)
 assert not heavy, heavy
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == 0, done.stderr
 
 
 def test_version():
-    import ptmap
+    import fewlabels
 
-    assert run("--version").stdout == f"ptmap {ptmap.__version__}\n"
+    assert run("--version").stdout == f"fewlabels {fewlabels.__version__}\n"
 
 
 # Results
@@ -99,7 +115,12 @@ def test_json_is_all_of_stdout_and_progress_is_on_stderr():
     done = run("evaluate", *methods, *shots, "--episodes", 30, "--json", **AS_ON_A_TERMINAL)
     assert done.returncode == 0, done.stderr
     results = json.loads(done.stdout)["results"]
-    assert {(r["method"], r["n_shot"]) for r in results} == {("ncm", 1), ("map", 1), ("ncm", 5), ("map", 5)}
+    assert {(r["method"], r["n_shot"]) for r in results} == {
+        ("ncm", 1),
+        ("map", 1),
+        ("ncm", 5),
+        ("map", 5),
+    }
     for result in results:
         assert result.keys() >= PROMISED
         assert (result["n_way"], result["n_query"], result["n_episodes"]) == (5, 15, 30)
@@ -111,7 +132,11 @@ def test_json_is_all_of_stdout_and_progress_is_on_stderr():
 
 
 def test_table_holds_the_methods_and_no_color_is_honoured():
-    methods = [word for name in ("ncm-raw", "ncm", "kmeans", "soft-kmeans", "map") for word in ("--method", name)]
+    methods = [
+        word
+        for name in ("ncm-raw", "ncm", "kmeans", "soft-kmeans", "map")
+        for word in ("--method", name)
+    ]
     done = run("evaluate", *methods, "--episodes", 20, **AS_ON_A_TERMINAL, NO_COLOR="1")
     assert done.returncode == 0, done.stderr
     for title in ("NCM", "PT+NCM", "PT+K-Means", "PT+soft K-Means", "PT+MAP"):
@@ -129,8 +154,22 @@ def test_output_in_a_pipe_is_plain():
 
 @pytest.mark.skipif(not SHARED.exists(), reason=f"needs {SHARED}")
 @pytest.mark.parametrize(("key", "n_shot", "alpha"), [("s1_a0.3", 1, 0.3), ("s5_a0.2", 5, 0.2)])
-def test_the_authors_200_tasks_come_out_as_in_the_golden_file(monkeypatch, capsys, key, n_shot, alpha):
-    words = ["--draws", "authors", "--per-class", 600, "--shots", n_shot, "--alpha", alpha, "--episodes", 200, "--json"]
+def test_the_authors_200_tasks_come_out_as_in_the_golden_file(
+    monkeypatch, capsys, key, n_shot, alpha
+):
+    words = [
+        "--draws",
+        "authors",
+        "--per-class",
+        600,
+        "--shots",
+        n_shot,
+        "--alpha",
+        alpha,
+        "--episodes",
+        200,
+        "--json",
+    ]
     code, stdout, stderr = run_here(monkeypatch, capsys, "evaluate", SHARED / "novel.npy", *words)
     assert code == 0, stderr
     with np.load(SHARED / "golden.npz") as golden:
@@ -138,14 +177,32 @@ def test_the_authors_200_tasks_come_out_as_in_the_golden_file(monkeypatch, capsy
     result = json.loads(stdout)["results"][0]
     assert result["n_episodes"] == 200
     assert result["accuracy"] == pytest.approx(100 * right.mean(), abs=1e-4)
-    assert result["ci95"] == pytest.approx(100 * 1.96 * right.mean(axis=1).std(ddof=1) / np.sqrt(200), abs=1e-4)
+    assert result["ci95"] == pytest.approx(
+        100 * 1.96 * right.mean(axis=1).std(ddof=1) / np.sqrt(200), abs=1e-4
+    )
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT to a child on Windows")
 def test_ctrl_c_reports_what_was_done_so_far():
-    words = ["evaluate", "--method", "ncm", "--episodes", "100000000", "--engine", "torch", "--json"]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "encoding": "utf-8"}
-    with subprocess.Popen([str(PTMAP), *words], env=environment(**AS_ON_A_TERMINAL), **pipes) as process:
+    words = [
+        "evaluate",
+        "--method",
+        "ncm",
+        "--episodes",
+        "100000000",
+        "--engine",
+        "torch",
+        "--json",
+    ]
+    pipes = {
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+        "text": True,
+        "encoding": "utf-8",
+    }
+    with subprocess.Popen(
+        [str(PTMAP), *words], env=environment(**AS_ON_A_TERMINAL), **pipes
+    ) as process:
         try:
             seen = ""
             while not re.search(r"[1-9]\d*/", seen):  # the bar counts finished episodes
@@ -188,22 +245,40 @@ def test_a_truncated_file(monkeypatch, capsys, feature_file):
         (["--ways", 5], ["(--ways) must be at most 4", "got 5"]),
         (["--ways", 3, "--shots", 6, "--queries", 5], ["'ant'", "11 images, got 10"]),
         (["--ways", 3, "--queries", "dirichlet:2"], ["queries must be", "'dirichlet:2'"]),
-        (["--ways", 3, "--queries", 2, "--episodes", 0], ["n_episodes (--episodes) must be at least 1"]),
+        (
+            ["--ways", 3, "--queries", 2, "--episodes", 0],
+            ["n_episodes (--episodes) must be at least 1"],
+        ),
         (["--ways", 3, "--queries", 2, "--draws", "theirs"], ["own, authors", "'theirs'"]),
         (["--ways", 3, "--queries", "1,2,3", "--draws", "authors"], ["authors' draws"]),
         (["--ways", 3, "--queries", 2, "--draws", "authors", "--seed", -1], ["seed"]),
         (["--ways", 3, "--queries", 2, "--engine", "jax"], ["auto, torch, numba", "'jax'"]),
         (["--ways", 3, "--queries", 2, "--device", "tpu"], ["auto, cpu", "'tpu'"]),
-        (["--ways", 3, "--queries", 2, "--beta", 0.3, "--pipeline", "unit"], ["beta", "pipeline", "not both"]),
-        (["--ways", 3, "--queries", 2, "--pipeline", "whiten"], ["a step must be one of", "'whiten'"]),
+        (
+            ["--ways", 3, "--queries", 2, "--beta", 0.3, "--pipeline", "unit"],
+            ["beta", "pipeline", "not both"],
+        ),
+        (
+            ["--ways", 3, "--queries", 2, "--pipeline", "whiten"],
+            ["a step must be one of", "'whiten'"],
+        ),
         (["--ways", 3, "--queries", 2, "--pipeline", "center(mean)"], ["--mean-of"]),
         (["--ways", 3, "--queries", 2, "--beta", 11], ["beta must be"]),
         (["--ways", 3, "--queries", 2, "--lam", -1], ["lam must be"]),
         (["--ways", 3, "--queries", 2, "--alpha", 2], ["alpha must satisfy"]),
         (["--ways", 3, "--queries", 2, "--n-steps", -1], ["n_steps must be"]),
-        (["--per-class", 10], ["--per-class must be left out", "the features have labels", "got 10"]),
-        (["--ways", 3, "--queries", 2, "--dtype", "banana"], ["dtype must be one of float32, float64", "'banana'"]),
-        (["--ways", 3, "--queries", 2, "--dtype", "float64"], ["dtype has no effect", "Leave --dtype out"]),
+        (
+            ["--per-class", 10],
+            ["--per-class must be left out", "the features have labels", "got 10"],
+        ),
+        (
+            ["--ways", 3, "--queries", 2, "--dtype", "banana"],
+            ["dtype must be one of float32, float64", "'banana'"],
+        ),
+        (
+            ["--ways", 3, "--queries", 2, "--dtype", "float64"],
+            ["dtype has no effect", "Leave --dtype out"],
+        ),
     ],
     ids=lambda value: " ".join(map(str, value)),
 )
@@ -220,13 +295,18 @@ def test_one_class_is_nothing_to_tell_apart(monkeypatch, capsys):
     assert "equal to 2" in stderr
 
 
-@pytest.mark.parametrize(("row", "expected"), [(-1.0, ["must not be negative", "unit | center | unit"]), (0.0, ["only zeros in row 7"])])
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [(-1.0, ["must not be negative", "unit | center | unit"]), (0.0, ["only zeros in row 7"])],
+)
 def test_features_that_the_pipeline_cannot_use(monkeypatch, capsys, feature_file, row, expected):
     with np.load(feature_file) as stored:
         features, labels = stored["features"], stored["labels"]
     features[7] = row
     np.savez(feature_file, features=features, labels=labels)
-    code, stdout, stderr = run_here(monkeypatch, capsys, "evaluate", feature_file, "--ways", 3, "--queries", 2)
+    code, stdout, stderr = run_here(
+        monkeypatch, capsys, "evaluate", feature_file, "--ways", 3, "--queries", 2
+    )
     assert (code, stdout) == (2, "")
     assert_one_line(stderr, *expected)
 

@@ -1,4 +1,4 @@
-"""`ptmap data`."""
+"""`fewlabels data`."""
 
 import json
 from pathlib import Path
@@ -21,9 +21,19 @@ def folder(tmp_path) -> Path:
 def test_list_names_every_benchmark_its_counts_and_forms(here):
     done = here("data", "list")
     assert done.code == 0, done.stderr
-    for words in ("cifar-fs", "64 · 38,400", "351 · 448,695", "11,788", "cifar-100-python.tar.gz", "CUB_200_2011/", "mini-imagenet-cache"):
+    for words in (
+        "cifar-fs",
+        "64 · 38,400",
+        "351 · 448,695",
+        "11,788",
+        "cifar-100-python.tar.gz",
+        "CUB_200_2011/",
+        "mini-imagenet-cache",
+    ):
         assert words in done.stdout
-    assert not any(line != line.rstrip() for line in done.stdout.splitlines() if line.startswith("  "))
+    assert not any(
+        line != line.rstrip() for line in done.stdout.splitlines() if line.startswith("  ")
+    )
 
 
 def test_a_good_folder_passes(here, folder):
@@ -66,7 +76,7 @@ def test_json_holds_the_whole_report(here, folder):
 
 
 def test_counts_that_differ_from_the_literature_are_shown_beside_them(here, tmp_path):
-    from ptmap.data import BENCHMARKS
+    from fewlabels.data import BENCHMARKS
 
     for name in BENCHMARKS["cub"].split_classes("all"):
         (tmp_path / name).mkdir()

@@ -1,4 +1,4 @@
-"""`ptmap extract` as a user runs it."""
+"""`fewlabels extract` as a user runs it."""
 
 import json
 import os
@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ptmap.backbones import build_backbone, save_backbone
-from ptmap.backbones.encoder import load_encoder
-from ptmap.data import BENCHMARKS, read_images
-from ptmap.features import FeatureSet, extract
+from fewlabels.backbones import build_backbone, save_backbone
+from fewlabels.backbones.encoder import load_encoder
+from fewlabels.data import BENCHMARKS, read_images
+from fewlabels.features import FeatureSet, extract
 
 PROMISED = {
     "images",
@@ -34,7 +34,7 @@ PROMISED = {
 @pytest.fixture(autouse=True)
 def cache(monkeypatch, tmp_path):
     """A cache of the test's own."""
-    monkeypatch.setenv("PTMAP_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("FEWLABELS_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache" / "features"
 
 
@@ -42,7 +42,16 @@ def cache(monkeypatch, tmp_path):
 def photos(tmp_path):
     """Two classes of three images, and two images without a class."""
     rng = np.random.default_rng(0)
-    for name in ("ant/1.png", "ant/2.png", "ant/3.png", "bee/1.png", "bee/2.png", "bee/3.png", "x.png", "y.png"):
+    for name in (
+        "ant/1.png",
+        "ant/2.png",
+        "ant/3.png",
+        "bee/1.png",
+        "bee/2.png",
+        "bee/3.png",
+        "x.png",
+        "y.png",
+    ):
         path = tmp_path / "photos" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(rng.integers(0, 256, (20, 24, 3), dtype=np.uint8)).save(path)
@@ -57,7 +66,12 @@ def checkpoint(tmp_path):
         path = tmp_path / f"conv4-{seed}.safetensors"
         options = {"image_size": 16}
         save_backbone(
-            path, build_backbone("conv4", **options, seed=seed), name="conv4", options=options, transform="square(16)", provenance={}
+            path,
+            build_backbone("conv4", **options, seed=seed),
+            name="conv4",
+            options=options,
+            transform="square(16)",
+            provenance={},
         )
         return path
 
@@ -68,11 +82,22 @@ def numbers_of(line):
     return re.findall(r"[\d,.–]+", line)
 
 
-def test_a_folder_becomes_a_file_and_a_second_time_takes_it_from_the_cache(here, photos, checkpoint, tmp_path, cache):
-    command = ["extract", photos, "--backbone", checkpoint(), "--output", tmp_path / "new" / "photos.safetensors"]
+def test_a_folder_becomes_a_file_and_a_second_time_takes_it_from_the_cache(
+    here, photos, checkpoint, tmp_path, cache
+):
+    command = [
+        "extract",
+        photos,
+        "--backbone",
+        checkpoint(),
+        "--output",
+        tmp_path / "new" / "photos.safetensors",
+    ]
     first = here(*command)
     assert first.code == 0
-    assert first.stderr.startswith(f"Written to {command[-1]}\nComputed features are kept in {cache}, 0.0 MB in all.")
+    assert first.stderr.startswith(
+        f"Written to {command[-1]}\nComputed features are kept in {cache}, 0.0 MB in all."
+    )
     assert numbers_of(first.stdout.splitlines()[3])[:5] == ["8", "2", "64", "0", "0"]
     written = FeatureSet.load(command[-1])
     expected = extract(read_images(photos), [load_encoder(checkpoint())], store=None)
@@ -89,22 +114,51 @@ def test_a_folder_becomes_a_file_and_a_second_time_takes_it_from_the_cache(here,
 def test_json_is_all_of_stdout(here, photos, checkpoint, tmp_path):
     (photos / "ant" / "0.png").write_bytes(b"no image")
     (photos / "ant" / "9.png").touch()
-    done = here("extract", photos, "--backbone", checkpoint(), "--output", tmp_path / "f.safetensors", "--no-cache", "--json")
+    done = here(
+        "extract",
+        photos,
+        "--backbone",
+        checkpoint(),
+        "--output",
+        tmp_path / "f.safetensors",
+        "--no-cache",
+        "--json",
+    )
     found = json.loads(done.stdout)
     assert found.keys() >= PROMISED
-    assert (found["images"], found["computed"], found["from_cache"], found["store"]) == (8, 8, 0, None)
+    assert (found["images"], found["computed"], found["from_cache"], found["store"]) == (
+        8,
+        8,
+        0,
+        None,
+    )
     assert found["left_out"] == ["ant/0.png"]
     assert found["passed_over"] == ["ant/9.png: the file is empty"]
     talk = done.stderr.splitlines()
-    assert talk[0] == f"{photos}: passed over ant/9.png: the file is empty. `ptmap data check` tells all."
-    assert talk[1].startswith("ptmap: 1 of 9 images cannot be read and are left out: ant/0.png. The first: ")
+    assert (
+        talk[0]
+        == f"{photos}: passed over ant/9.png: the file is empty. `fewlabels data check` tells all."
+    )
+    assert talk[1].startswith(
+        "fewlabels: 1 of 9 images cannot be read and are left out: ant/0.png. The first: "
+    )
     assert talk[2:] == [f"Written to {tmp_path / 'f.safetensors'}"]
 
 
-def test_copies_are_not_counted_as_cached_nor_unreadable_images_as_computed(here, photos, checkpoint, tmp_path):
+def test_copies_are_not_counted_as_cached_nor_unreadable_images_as_computed(
+    here, photos, checkpoint, tmp_path
+):
     (photos / "ant" / "copy.png").write_bytes((photos / "ant" / "1.png").read_bytes())
     (photos / "ant" / "0.png").write_bytes(b"no image")
-    command = ["extract", photos, "--backbone", checkpoint(), "--output", tmp_path / "f.safetensors", "--json"]
+    command = [
+        "extract",
+        photos,
+        "--backbone",
+        checkpoint(),
+        "--output",
+        tmp_path / "f.safetensors",
+        "--json",
+    ]
     first, second = (json.loads(here(*command).stdout) for _ in range(2))
     assert (first["images"], first["computed"], first["from_cache"]) == (9, 8, 0)
     assert (second["images"], second["computed"], second["from_cache"]) == (9, 0, 9)
@@ -113,7 +167,16 @@ def test_copies_are_not_counted_as_cached_nor_unreadable_images_as_computed(here
 
 
 def test_what_could_not_be_kept_is_not_said_to_be_kept(here, photos, checkpoint, tmp_path):
-    done = here("extract", photos, "--backbone", checkpoint(), "--output", tmp_path / "f.safetensors", "--store", "/dev/null/x")
+    done = here(
+        "extract",
+        photos,
+        "--backbone",
+        checkpoint(),
+        "--output",
+        tmp_path / "f.safetensors",
+        "--store",
+        "/dev/null/x",
+    )
     assert done.code == 0
     assert "8 images were not kept" in done.stderr
     assert "are kept in" not in done.stderr
@@ -122,9 +185,17 @@ def test_what_could_not_be_kept_is_not_said_to_be_kept(here, photos, checkpoint,
 @pytest.mark.parametrize("damage", [b"", b"no image"])
 def test_strict_refuses_what_would_be_left_out(here, photos, checkpoint, tmp_path, damage):
     (photos / "ant" / "0.png").write_bytes(damage)
-    done = here("extract", photos, "--backbone", checkpoint(), "--output", tmp_path / "f.safetensors", "--strict")
+    done = here(
+        "extract",
+        photos,
+        "--backbone",
+        checkpoint(),
+        "--output",
+        tmp_path / "f.safetensors",
+        "--strict",
+    )
     assert done.code == 2
-    assert done.stderr.startswith("ptmap: ")
+    assert done.stderr.startswith("fewlabels: ")
     assert "0.png" in done.stderr
     assert not (tmp_path / "f.safetensors").exists()
 
@@ -135,7 +206,9 @@ def test_backbones_stand_side_by_side(here, photos, checkpoint, tmp_path):
     assert here("extract", photos, "--backbone", f"{first}+{second}", "--output", output).code == 0
     joined = FeatureSet.load(output)
     assert (joined.dim, joined.provenance["backbone"]) == (128, "conv4+conv4")
-    done = here("extract", photos, "--backbone", first, "--backbone", second, "--output", output, "--json")
+    done = here(
+        "extract", photos, "--backbone", first, "--backbone", second, "--output", output, "--json"
+    )
     assert json.loads(done.stdout)["from_cache"] == 8
     assert FeatureSet.load(output).fingerprint == joined.fingerprint
 
@@ -159,14 +232,18 @@ def test_weights_views_store_and_encoding(here, photos, checkpoint, tmp_path, ca
     assert here("extract", photos, "--output", output, *chosen, "--batch-size", 3).code == 0
     expected = extract(read_images(photos), [load_encoder(checkpoint())], store=None, views="flip")
     step = np.sqrt(expected.features.max()) / 255
-    np.testing.assert_allclose(np.sqrt(FeatureSet.load(output).features), np.sqrt(expected.features), atol=step)
+    np.testing.assert_allclose(
+        np.sqrt(FeatureSet.load(output).features), np.sqrt(expected.features), atol=step
+    )
     assert list(store.rglob("shard-*"))
     assert not cache.exists()
 
 
 def test_a_plus_in_a_path_is_no_sum(here, photos, checkpoint, tmp_path):
     odd = checkpoint().rename(tmp_path / "conv4+more.safetensors")
-    assert here("extract", photos, "--backbone", odd, "--output", tmp_path / "f.safetensors").code == 0
+    assert (
+        here("extract", photos, "--backbone", odd, "--output", tmp_path / "f.safetensors").code == 0
+    )
 
 
 @pytest.mark.parametrize(
@@ -175,16 +252,27 @@ def test_a_plus_in_a_path_is_no_sum(here, photos, checkpoint, tmp_path):
         (["--split", "novel"], "--split must come with --dataset, got novel alone"),
         (["--store", "s", "--no-cache"], "--store and --no-cache must not be given together"),
         (["--encoding", "int4"], "encoding must be one of float32, float16, root8, got 'int4'"),
-        (["--backbone", "a+b", "--weights", "w.pt"], "--weights must come with one --backbone, got 2"),
+        (
+            ["--backbone", "a+b", "--weights", "w.pt"],
+            "--weights must come with one --backbone, got 2",
+        ),
         (["--backbone", "resnet99"], "got 'resnet99'"),
         (["--backbone", "wrn28-10"], "weights must be the path of a checkpoint for wrn28-10"),
         (["--views", "none"], "views must be one of center, flip"),
         (["--dataset", "mnist"], "got 'mnist'"),
-        (["--output", "features.npz"], "--output must be a file that ends in .safetensors, as that is what is written, got features.npz"),
-        (["--output", "{photos}/x.png/f.safetensors"], "cannot be written (File exists). Choose another --output"),
+        (
+            ["--output", "features.npz"],
+            "--output must be a file that ends in .safetensors, as that is what is written, got features.npz",
+        ),
+        (
+            ["--output", "{photos}/x.png/f.safetensors"],
+            "cannot be written (File exists). Choose another --output",
+        ),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_line(here, photos, checkpoint, tmp_path, options, message):
+def test_what_cannot_be_is_refused_in_one_line(
+    here, photos, checkpoint, tmp_path, options, message
+):
     options = [option.format(photos=photos) for option in options]
     given = [] if "--backbone" in options else ["--backbone", checkpoint()]
     place = [] if "--output" in options else ["--output", tmp_path / "f.safetensors"]
@@ -192,7 +280,7 @@ def test_what_cannot_be_is_refused_in_one_line(here, photos, checkpoint, tmp_pat
     assert done.code == 2
     assert done.stdout == ""
     assert message in done.stderr
-    assert done.stderr.startswith("ptmap: ")
+    assert done.stderr.startswith("fewlabels: ")
     assert done.stderr.count("\n") == 1
 
 
@@ -211,20 +299,32 @@ def test_ctrl_c_on_a_terminal_says_what_is_kept(photos, checkpoint, tmp_path, ca
         Image.new("RGB", (16, 16), (number % 256, number // 256, 7)).save(photos / f"{number}.png")
     program = f"""
 import sys, time
-from ptmap.features import embedding
+from fewlabels.features import embedding
 plain = embedding.Network.__call__
 def slow(self, pixels):
     time.sleep(0.1)
     return plain(self, pixels)
 embedding.Network.__call__ = slow
-from ptmap.cli import main
-sys.argv = ["ptmap", "extract", {str(photos)!r}, "--backbone", {str(checkpoint())!r}, "--output", {str(tmp_path / "f.safetensors")!r}]
+from fewlabels.cli import main
+sys.argv = ["fewlabels", "extract", {str(photos)!r}, "--backbone", {str(checkpoint())!r}, "--output", {str(tmp_path / "f.safetensors")!r}]
 sys.argv += ["--batch-size", "4"]
 main()
 """
     environment = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
-    environment |= {"FORCE_COLOR": "1", "TERM": "xterm-256color", "COLUMNS": "100", "TTY_COMPATIBLE": "1", "TTY_INTERACTIVE": "1"}
-    running = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, text=True)
+    environment |= {
+        "FORCE_COLOR": "1",
+        "TERM": "xterm-256color",
+        "COLUMNS": "100",
+        "TTY_COMPATIBLE": "1",
+        "TTY_INTERACTIVE": "1",
+    }
+    running = subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
+        text=True,
+    )
     talk = ""
     while not re.search(r"extract[^\n]* [1-9]\d*/308\D", talk):
         talk += running.stderr.read(1)
@@ -233,7 +333,10 @@ main()
     talk += rest[1]
     assert (running.returncode, rest[0]) == (130, "")
     assert re.search(r"extract.*images.*\d+/s", talk)
-    assert f"Interrupted: what was done is kept in {cache}; the same command goes on from there." in talk
+    assert (
+        f"Interrupted: what was done is kept in {cache}; the same command goes on from there."
+        in talk
+    )
     assert "Traceback" not in talk
     assert list(cache.rglob("shard-*"))
 
@@ -241,7 +344,12 @@ main()
 def test_a_split_of_a_benchmark(here, checkpoint, tmp_path):
     """CIFAR-FS as mosaics, three tiles a class instead of 600."""
     classes = BENCHMARKS["cifar-fs"].classes["novel"]
-    about = {"tile": 16, "cols": 3, "rows": 1, "classes": {name: {"split": "novel"} for name in classes}}
+    about = {
+        "tile": 16,
+        "cols": 3,
+        "rows": 1,
+        "classes": {name: {"split": "novel"} for name in classes},
+    }
     (tmp_path / "cifar" / "novel").mkdir(parents=True)
     (tmp_path / "cifar" / "index.json").write_text(json.dumps(about))
     rng = np.random.default_rng(0)
@@ -249,7 +357,16 @@ def test_a_split_of_a_benchmark(here, checkpoint, tmp_path):
         sheet = Image.fromarray(rng.integers(0, 256, (16, 48, 3), dtype=np.uint8))
         sheet.save(tmp_path / "cifar" / "novel" / f"{name}.webp", lossless=True)
     output = tmp_path / "f.safetensors"
-    command = ["extract", tmp_path / "cifar", "--dataset", "cifar-fs", "--backbone", checkpoint(), "--output", output]
+    command = [
+        "extract",
+        tmp_path / "cifar",
+        "--dataset",
+        "cifar-fs",
+        "--backbone",
+        checkpoint(),
+        "--output",
+        output,
+    ]
     done = here(*command)
     assert done.code == 0, done.stderr
     assert "3 images where the literature counts 600, and 19 more" in done.stderr

@@ -1,4 +1,4 @@
-"""`ptmap label`, `next`, `predict` and `serve` as a person types them."""
+"""`fewlabels label`, `next`, `predict` and `serve` as a person types them."""
 
 import csv
 import json
@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ptmap.backbones import build_backbone, save_backbone
-from ptmap.data import read_images
-from ptmap.features import FeatureSet
-from ptmap.labeling.project import Project
+from fewlabels.backbones import build_backbone, save_backbone
+from fewlabels.data import read_images
+from fewlabels.features import FeatureSet
+from fewlabels.labeling.project import Project
 
 COLORS = {"apple": (200, 40, 40), "leek": (40, 170, 60)}
 
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("PTMAP_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("FEWLABELS_CACHE", str(tmp_path / "cache"))
 
 
 @pytest.fixture
@@ -28,9 +28,13 @@ def photos(tmp_path):
     for name, color in COLORS.items():
         (tmp_path / "photos" / name).mkdir(parents=True)
         for i in range(6):
-            pixels = np.clip(np.array(color) + rng.normal(scale=15, size=(32, 32, 3)), 0, 255).astype(np.uint8)
+            pixels = np.clip(
+                np.array(color) + rng.normal(scale=15, size=(32, 32, 3)), 0, 255
+            ).astype(np.uint8)
             Image.fromarray(pixels).save(tmp_path / "photos" / name / f"{i}.png")
-    (tmp_path / "few.csv").write_text("path,label\n" + "".join(f"{name}/{i}.png,{name}\n" for name in COLORS for i in range(2)))
+    (tmp_path / "few.csv").write_text(
+        "path,label\n" + "".join(f"{name}/{i}.png,{name}\n" for name in COLORS for i in range(2))
+    )
     return tmp_path / "photos"
 
 
@@ -39,16 +43,46 @@ def backbone(tmp_path):
     transform = "resize(32) | crop(32) | normalize(0.5 0.5 0.5, 0.5 0.5 0.5)"
     path = tmp_path / "conv4.safetensors"
     save_backbone(
-        path, build_backbone("conv4", image_size=32), name="conv4", options={"image_size": 32}, transform=transform, provenance={}
+        path,
+        build_backbone("conv4", image_size=32),
+        name="conv4",
+        options={"image_size": 32},
+        transform=transform,
+        provenance={},
     )
     return path
 
 
 def test_everything_at_once(here, photos, backbone, tmp_path):
     done = here(
-        *("label", photos, "--labels", tmp_path / "few.csv", "--backbone", backbone, "--device", "cpu", "--truth", "folders"),
-        *("--output", tmp_path / "out" / "labels.csv", "--report", tmp_path / "report.html", "--model", tmp_path / "m.safetensors"),
-        *("--label-studio", tmp_path / "tasks.json", "--copy-to", tmp_path / "sorted", "--link-to", tmp_path / "linked"),
+        *(
+            "label",
+            photos,
+            "--labels",
+            tmp_path / "few.csv",
+            "--backbone",
+            backbone,
+            "--device",
+            "cpu",
+            "--truth",
+            "folders",
+        ),
+        *(
+            "--output",
+            tmp_path / "out" / "labels.csv",
+            "--report",
+            tmp_path / "report.html",
+            "--model",
+            tmp_path / "m.safetensors",
+        ),
+        *(
+            "--label-studio",
+            tmp_path / "tasks.json",
+            "--copy-to",
+            tmp_path / "sorted",
+            "--link-to",
+            tmp_path / "linked",
+        ),
     )
     assert done.code == 0, done.stderr
     assert "12 images, 2 classes: 4 labels given, 8 found." in done.stdout
@@ -67,18 +101,47 @@ def test_everything_at_once(here, photos, backbone, tmp_path):
 
 
 def test_json_says_the_same(here, photos, backbone, tmp_path):
-    options = ("--labels", tmp_path / "few.csv", "--backbone", backbone, "--device", "cpu", "--output", tmp_path / "l.csv", "--json")
-    found = json.loads(here("label", photos, *options, "--truth", "folders", "--abstain", "1").stdout)
+    options = (
+        "--labels",
+        tmp_path / "few.csv",
+        "--backbone",
+        backbone,
+        "--device",
+        "cpu",
+        "--output",
+        tmp_path / "l.csv",
+        "--json",
+    )
+    found = json.loads(
+        here("label", photos, *options, "--truth", "folders", "--abstain", "1").stdout
+    )
     assert (found["images"], found["given"], found["labelled"] + found["left_out"]) == (12, 4, 8)
     kept, left_out = found["labelled"], found["left_out"]
-    expected = {"right": kept, "right_nearest_class_mean": kept, "of": kept, "n_left_out": left_out, "other_classes": {}}
+    expected = {
+        "right": kept,
+        "right_nearest_class_mean": kept,
+        "of": kept,
+        "n_left_out": left_out,
+        "other_classes": {},
+    }
     assert found["score"] == expected
     assert found["features"]["fingerprint"]
 
 
 def test_classes_that_no_label_names_are_counted_apart(here, photos, backbone, tmp_path):
     few = tmp_path / "few.csv"
-    options = ("--labels", few, "--backbone", backbone, "--device", "cpu", "--output", tmp_path / "l.csv", "--truth", "folders")
+    options = (
+        "--labels",
+        few,
+        "--backbone",
+        backbone,
+        "--device",
+        "cpu",
+        "--output",
+        tmp_path / "l.csv",
+        "--truth",
+        "folders",
+    )
     few.write_text(few.read_text().replace(",leek", ",Lauch"))
     done = here("label", photos, *options)
     assert "4 of 4 right: 100.0%" in done.stdout
@@ -87,7 +150,10 @@ def test_classes_that_no_label_names_are_counted_apart(here, photos, backbone, t
     done = here("label", photos, *options, "--report", tmp_path / "r.html")
     assert done.code == 0
     assert "right:" not in done.stdout
-    assert "8 images not scored, of classes that no label names: 'apple' (4), 'leek' (4)." in done.stdout
+    assert (
+        "8 images not scored, of classes that no label names: 'apple' (4), 'leek' (4)."
+        in done.stdout
+    )
 
 
 @pytest.fixture
@@ -98,8 +164,12 @@ def features_with_strangers(tmp_path):
     rng = np.random.default_rng(0)
     truth = np.repeat(np.arange(4), 10)
     vectors = rng.gamma(1.0, size=(4, 16))[truth] + 0.3 * rng.gamma(1.0, size=(40, 16))
-    labels = [f"c{label}" if label < 3 and place % 10 < 4 else None for place, label in enumerate(truth)]
-    parquet.write_table(Table.from_pydict({"embedding": vectors.tolist(), "label": labels}), tmp_path / "f.parquet")
+    labels = [
+        f"c{label}" if label < 3 and place % 10 < 4 else None for place, label in enumerate(truth)
+    ]
+    parquet.write_table(
+        Table.from_pydict({"embedding": vectors.tolist(), "label": labels}), tmp_path / "f.parquet"
+    )
     return tmp_path / "f.parquet"
 
 
@@ -107,27 +177,69 @@ def test_none_of_these(here, features_with_strangers, tmp_path):
     done = here("label", features_with_strangers, "--output", tmp_path / "plain.csv")
     assert "none of these" not in done.stdout
     assert "Estimated accuracy 1" in done.stdout
-    done = here("label", features_with_strangers, "--output", tmp_path / "labels.csv", "--none-of-these")
+    done = here(
+        "label", features_with_strangers, "--output", tmp_path / "labels.csv", "--none-of-these"
+    )
     assert done.code == 0, done.stderr
-    assert "10 images look like none of these classes: they come first when you sort by none_of_these." in done.stdout
+    assert (
+        "10 images look like none of these classes: they come first when you sort by none_of_these."
+        in done.stdout
+    )
     assert "Estimated accuracy among the named classes 1" in done.stdout
-    plain, rows = (list(csv.DictReader((tmp_path / name).read_text().splitlines())) for name in ("plain.csv", "labels.csv"))
+    plain, rows = (
+        list(csv.DictReader((tmp_path / name).read_text().splitlines()))
+        for name in ("plain.csv", "labels.csv")
+    )
     assert list(rows[0]) == [*plain[0], "none_of_these"]
-    assert [{**row, "none_of_these": "0"} for row in rows] == [{**row, "none_of_these": "0"} for row in plain]
+    assert [{**row, "none_of_these": "0"} for row in rows] == [
+        {**row, "none_of_these": "0"} for row in plain
+    ]
     assert all(len(row["none_of_these"]) <= len("0.123") for row in rows)
     strange = [place for place, row in enumerate(rows) if float(row["none_of_these"]) >= 0.5]
     assert strange == list(range(30, 40))  # those of c3
-    done = here("label", features_with_strangers, "--output", tmp_path / "labels.csv", "--none-of-these", "--json")
+    done = here(
+        "label",
+        features_with_strangers,
+        "--output",
+        tmp_path / "labels.csv",
+        "--none-of-these",
+        "--json",
+    )
     assert json.loads(done.stdout)["none_of_these"] == 10
-    assert "none_of_these" not in json.loads(here("label", features_with_strangers, "--output", tmp_path / "plain.csv", "--json").stdout)
+    assert "none_of_these" not in json.loads(
+        here("label", features_with_strangers, "--output", tmp_path / "plain.csv", "--json").stdout
+    )
 
 
 def test_next(here, photos, backbone, tmp_path):
-    done = here("next", photos, "--labels", tmp_path / "few.csv", "--backbone", backbone, "--device", "cpu", "-n", 3)
+    done = here(
+        "next",
+        photos,
+        "--labels",
+        tmp_path / "few.csv",
+        "--backbone",
+        backbone,
+        "--device",
+        "cpu",
+        "-n",
+        3,
+    )
     assert len(done.stdout.splitlines()) == 3
     assert "doubtful" in done.stderr
     found = json.loads(
-        here("next", photos, "--labels", tmp_path / "few.csv", "--backbone", backbone, "--device", "cpu", "-n", 3, "--json").stdout
+        here(
+            "next",
+            photos,
+            "--labels",
+            tmp_path / "few.csv",
+            "--backbone",
+            backbone,
+            "--device",
+            "cpu",
+            "-n",
+            3,
+            "--json",
+        ).stdout
     )
     assert found["next"] == done.stdout.splitlines()
 
@@ -135,7 +247,10 @@ def test_next(here, photos, backbone, tmp_path):
 def test_features_without_labels_are_labelled_and_predicted(here, tmp_path):
     rng = np.random.default_rng(0)
     truth = np.repeat([0, 1], 10)
-    np.save(tmp_path / "rows.npy", rng.gamma(1.0, size=(2, 8))[truth] + 0.1 * rng.gamma(1.0, size=(20, 8)))
+    np.save(
+        tmp_path / "rows.npy",
+        rng.gamma(1.0, size=(2, 8))[truth] + 0.1 * rng.gamma(1.0, size=(20, 8)),
+    )
     (tmp_path / "few.csv").write_text("path,label\nrow 0,leek\nrow 10,plum\n")
     done = here(
         "label",
@@ -149,7 +264,9 @@ def test_features_without_labels_are_labelled_and_predicted(here, tmp_path):
     )
     assert done.code == 0, done.stderr
     done = here("predict", tmp_path / "m.safetensors", tmp_path / "rows.npy")
-    assert [row["label"] for row in csv.DictReader(done.stdout.splitlines())] == ["leek"] * 10 + ["plum"] * 10
+    assert [row["label"] for row in csv.DictReader(done.stdout.splitlines())] == ["leek"] * 10 + [
+        "plum"
+    ] * 10
 
 
 def test_features_in_parquet(here, tmp_path, make_file):
@@ -159,12 +276,17 @@ def test_features_in_parquet(here, tmp_path, make_file):
         vectors, truth = arrays["features"], arrays["labels"]
     labels = [f"c{label}" if place % 20 < 3 else None for place, label in enumerate(truth)]
     names = [f"img/{i}.jpg" for i in range(len(truth))]
-    parquet.write_table(Table.from_pydict({"embedding": vectors.tolist(), "label": labels, "path": names}), tmp_path / "f.parquet")
+    parquet.write_table(
+        Table.from_pydict({"embedding": vectors.tolist(), "label": labels, "path": names}),
+        tmp_path / "f.parquet",
+    )
     done = here("label", tmp_path / "f.parquet", "--output", tmp_path / "labels.parquet")
     assert done.code == 0, done.stderr
     rows = parquet.read_table(tmp_path / "labels.parquet").to_pylist()
     assert len(rows) == 60
-    assert np.mean([row["label"] == f"c{label}" for row, label in zip(rows, truth, strict=True)]) > 0.8
+    assert (
+        np.mean([row["label"] == f"c{label}" for row, label in zip(rows, truth, strict=True)]) > 0.8
+    )
 
 
 @pytest.mark.parametrize(
@@ -179,7 +301,16 @@ def test_features_in_parquet(here, tmp_path, make_file):
 def test_bad_labels_end_in_words(here, photos, backbone, tmp_path, labels, words):
     (tmp_path / "bad.csv").write_text(labels)
     done = here(
-        "label", photos, "--labels", tmp_path / "bad.csv", "--backbone", backbone, "--device", "cpu", "--output", tmp_path / "x.csv"
+        "label",
+        photos,
+        "--labels",
+        tmp_path / "bad.csv",
+        "--backbone",
+        backbone,
+        "--device",
+        "cpu",
+        "--output",
+        tmp_path / "x.csv",
     )
     assert done.code == 2
     assert words in done.stderr
@@ -204,7 +335,9 @@ def test_bad_labels_end_in_words(here, photos, backbone, tmp_path, labels, words
         (("--abstain", "90"), "from 0 to 1"),
     ],
 )
-def test_what_cannot_work_is_refused_before_the_work(here, photos, tmp_path, monkeypatch, options, words):
+def test_what_cannot_work_is_refused_before_the_work(
+    here, photos, tmp_path, monkeypatch, options, words
+):
     monkeypatch.chdir(tmp_path)
     done = here("label", "photos", "--labels", "few.csv", "--backbone", "never-reached", *options)
     assert done.code == 2
@@ -214,10 +347,16 @@ def test_what_cannot_work_is_refused_before_the_work(here, photos, tmp_path, mon
 
 def test_features_cannot_be_copied_into_folders(here, make_file, tmp_path, monkeypatch):
     project = tmp_path / "p"
-    Project.create(project, FeatureSet.from_arrays([[1.0, 2.0], [2.0, 1.0]], [-1, -1], []), title="p").close()
-    monkeypatch.setattr("ptmap.features.readers.READERS", {})  # whoever reads the file reads it too early
+    Project.create(
+        project, FeatureSet.from_arrays([[1.0, 2.0], [2.0, 1.0]], [-1, -1], []), title="p"
+    ).close()
+    monkeypatch.setattr(
+        "fewlabels.features.readers.READERS", {}
+    )  # whoever reads the file reads it too early
     for photos in (make_file(), project):
-        done = here("label", photos, "--output", tmp_path / "x.csv", "--copy-to", tmp_path / "sorted")
+        done = here(
+            "label", photos, "--output", tmp_path / "x.csv", "--copy-to", tmp_path / "sorted"
+        )
         assert done.code == 2
         assert "need a folder of images, got features only" in done.stderr
 
@@ -225,26 +364,52 @@ def test_features_cannot_be_copied_into_folders(here, make_file, tmp_path, monke
 def test_parquet_without_pyarrow_is_refused_before_the_work(here, photos, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    done = here("label", photos, "--labels", tmp_path / "few.csv", "--backbone", "never-reached", "--output", tmp_path / "x.parquet")
+    done = here(
+        "label",
+        photos,
+        "--labels",
+        tmp_path / "few.csv",
+        "--backbone",
+        "never-reached",
+        "--output",
+        tmp_path / "x.parquet",
+    )
     assert done.code == 2
-    assert "pip install 'ptmap[parquet]'" in done.stderr
+    assert "pip install 'fewlabels[parquet]'" in done.stderr
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("photos", "--labels", "labels.csv"), "--output must not be labels.csv, which is --labels"),
+        (
+            ("photos", "--labels", "labels.csv"),
+            "--output must not be labels.csv, which is --labels",
+        ),
         (("photos", "--labels", "few.csv", "--output", "photos/../few.csv"), "which is --labels"),
         (("photos", "--labels", "few.csv", "--output", "link.csv"), "which is --labels"),
         (("photos", "--labels", "few.csv", "--truth", "labels.csv"), "which is --truth"),
-        (("photos", "--labels", "few.csv", "--output", "x.csv", "--report", "x.csv"), "--report must not be x.csv, which is --output"),
-        (("photos", "--labels", "few.csv", "--copy-to", "sorted", "--link-to", "./sorted"), "--link-to must not be sorted"),
-        (("f.safetensors", "--model", "f.safetensors"), "--model must not be f.safetensors, which is PHOTOS"),
+        (
+            ("photos", "--labels", "few.csv", "--output", "x.csv", "--report", "x.csv"),
+            "--report must not be x.csv, which is --output",
+        ),
+        (
+            ("photos", "--labels", "few.csv", "--copy-to", "sorted", "--link-to", "./sorted"),
+            "--link-to must not be sorted",
+        ),
+        (
+            ("f.safetensors", "--model", "f.safetensors"),
+            "--model must not be f.safetensors, which is PHOTOS",
+        ),
         (("p", "--model", "p/features.safetensors"), "which is PHOTOS"),
-        (("photos", "--backbone", "conv4.safetensors", "--model", "conv4.safetensors"), "which is --backbone"),
+        (
+            ("photos", "--backbone", "conv4.safetensors", "--model", "conv4.safetensors"),
+            "which is --backbone",
+        ),
     ],
 )
-def test_no_input_and_no_other_output_is_overwritten(here, photos, backbone, tmp_path, monkeypatch, arguments, words):
+def test_no_input_and_no_other_output_is_overwritten(
+    here, photos, backbone, tmp_path, monkeypatch, arguments, words
+):
     monkeypatch.chdir(tmp_path)
     for name in ("labels.csv", "f.safetensors"):
         (tmp_path / name).write_bytes((tmp_path / "few.csv").read_bytes())
@@ -260,12 +425,28 @@ def test_no_input_and_no_other_output_is_overwritten(here, photos, backbone, tmp
 
 def test_images_that_cannot_be_read_are_said_in_one_line(here, photos, backbone, tmp_path):
     (photos / "leek" / "broken.png").write_bytes(b"nothing")
-    options = ("--labels", tmp_path / "few.csv", "--backbone", backbone, "--device", "cpu", "--output", tmp_path / "l.csv")
+    options = (
+        "--labels",
+        tmp_path / "few.csv",
+        "--backbone",
+        backbone,
+        "--device",
+        "cpu",
+        "--output",
+        tmp_path / "l.csv",
+    )
     done = here("label", photos, *options, "--model", tmp_path / "m.safetensors")
     assert done.code == 0
     assert "UserWarning" not in done.stderr
     assert done.stderr.count("broken.png") == 2  # the list and the reason, on one line
-    done = here("predict", tmp_path / "m.safetensors", photos / "leek" / "broken.png", photos / "leek" / "0.png", "--device", "cpu")
+    done = here(
+        "predict",
+        tmp_path / "m.safetensors",
+        photos / "leek" / "broken.png",
+        photos / "leek" / "0.png",
+        "--device",
+        "cpu",
+    )
     assert len(done.stdout.splitlines()) == 2
     assert "broken.png" in done.stderr
     assert "UserWarning" not in done.stderr
@@ -273,7 +454,16 @@ def test_images_that_cannot_be_read_are_said_in_one_line(here, photos, backbone,
 
 def test_the_photos_are_left_alone(here, photos, backbone, tmp_path):
     before = {path: path.stat().st_mtime_ns for path in photos.rglob("*")}
-    options = ("--labels", tmp_path / "few.csv", "--backbone", backbone, "--device", "cpu", "--output", tmp_path / "l.csv")
+    options = (
+        "--labels",
+        tmp_path / "few.csv",
+        "--backbone",
+        backbone,
+        "--device",
+        "cpu",
+        "--output",
+        tmp_path / "l.csv",
+    )
     assert here("label", photos, *options, "--report", tmp_path / "r.html").code == 0
     assert {path: path.stat().st_mtime_ns for path in photos.rglob("*")} == before
 
@@ -289,17 +479,27 @@ def test_a_class_of_one_and_nothing_left(here, photos, backbone, tmp_path):
     assert "nothing left to label" in done.stderr
 
 
-def test_a_backbone_that_would_have_no_effect_is_refused(here, photos, backbone, tmp_path, make_file):
+def test_a_backbone_that_would_have_no_effect_is_refused(
+    here, photos, backbone, tmp_path, make_file
+):
     options = ("--output", tmp_path / "x.csv", "--backbone")
     done = here("label", make_file(), *options, "nonsense")
     assert done.code == 2
     assert "--backbone must be left out for" in done.stderr
     assert "holds features already, got 'nonsense'" in done.stderr
     images = read_images(photos)
-    features = FeatureSet.from_arrays(np.random.default_rng(0).gamma(1.0, size=(12, 4)), [-1] * 12, [], names=images.names)
-    with Project.create(tmp_path / "p", features, title="p", root=photos, backbone="conv4") as project:
+    features = FeatureSet.from_arrays(
+        np.random.default_rng(0).gamma(1.0, size=(12, 4)), [-1] * 12, [], names=images.names
+    )
+    with Project.create(
+        tmp_path / "p", features, title="p", root=photos, backbone="conv4"
+    ) as project:
         project.journal.decide({"apple/0.png": "apple", "leek/0.png": "leek"}, origin="person")
-    for command in (("label", tmp_path / "p", *options), ("next", tmp_path / "p", "--backbone"), ("serve", tmp_path / "p", "--backbone")):
+    for command in (
+        ("label", tmp_path / "p", *options),
+        ("next", tmp_path / "p", "--backbone"),
+        ("serve", tmp_path / "p", "--backbone"),
+    ):
         done = here(*command, "resnet18")
         assert done.code == 2
         assert "a project of features by conv4, got 'resnet18'" in done.stderr
@@ -307,25 +507,39 @@ def test_a_backbone_that_would_have_no_effect_is_refused(here, photos, backbone,
 
 
 def test_next_says_when_nothing_is_left(here, photos, backbone):
-    done = here("next", photos, "--backbone", backbone, "--device", "cpu")  # sub-folders: every image has a label
+    done = here(
+        "next", photos, "--backbone", backbone, "--device", "cpu"
+    )  # sub-folders: every image has a label
     assert done.code == 0
     assert done.stdout == ""
     assert "Every image has a label" in done.stderr
     (photos / "leek").rename(photos / "apple" / "more")  # one class only
     done = here("next", photos, "--backbone", backbone, "--device", "cpu", "--json")
-    assert json.loads(done.stdout) == {"next": [], "advice": "Every image has a label: there is none to label next."}
+    assert json.loads(done.stdout) == {
+        "next": [],
+        "advice": "Every image has a label: there is none to label next.",
+    }
 
 
 def test_guesses_are_not_labels_the_next_time(here, photos, backbone, tmp_path):
     options = ("--backbone", backbone, "--device", "cpu", "--output")
-    assert here("label", photos, "--labels", tmp_path / "few.csv", *options, tmp_path / "first.csv").code == 0
-    done = here("label", photos, "--labels", tmp_path / "first.csv", *options, tmp_path / "second.csv")
+    assert (
+        here(
+            "label", photos, "--labels", tmp_path / "few.csv", *options, tmp_path / "first.csv"
+        ).code
+        == 0
+    )
+    done = here(
+        "label", photos, "--labels", tmp_path / "first.csv", *options, tmp_path / "second.csv"
+    )
     assert "4 labels given, 8 found" in done.stdout
-    assert "8 rows of origin 'model' are guesses of ptmap" in done.stderr
+    assert "8 rows of origin 'model' are guesses of fewlabels" in done.stderr
     assert (tmp_path / "second.csv").read_text() == (tmp_path / "first.csv").read_text()
     lines = (tmp_path / "first.csv").read_text().splitlines()
     (tmp_path / "guesses.csv").write_text("\n".join(line for line in lines if "import" not in line))
-    done = here("label", photos, "--labels", tmp_path / "guesses.csv", *options, tmp_path / "third.csv")
+    done = here(
+        "label", photos, "--labels", tmp_path / "guesses.csv", *options, tmp_path / "third.csv"
+    )
     assert done.code == 2
     assert "no labels to learn from" in done.stderr
     assert "8 rows of origin 'model'" in done.stderr

@@ -1,4 +1,4 @@
-"""`ptmap reproduce`."""
+"""`fewlabels reproduce`."""
 
 import json
 import re
@@ -15,24 +15,47 @@ def novel(tmp_path):
     path = tmp_path / "novel.npy"
     (tmp_path / "artifacts").mkdir()
     np.save(path, (centers * rng.gamma(2.0, size=centers.shape)).astype(np.float32))
-    return [f"--features=cifar-fs:wrn28-10:novel={path}", "--per-class=101", "--artifacts", tmp_path / "artifacts"]
+    return [
+        f"--features=cifar-fs:wrn28-10:novel={path}",
+        "--per-class=101",
+        "--artifacts",
+        tmp_path / "artifacts",
+    ]
 
 
 def test_a_table_is_printed_and_kept(here, novel, tmp_path):
-    done = here("reproduce", "table5", *novel, "--episodes", 5, "--output", tmp_path / "out", "--no-plot")
+    done = here(
+        "reproduce", "table5", *novel, "--episodes", 5, "--output", tmp_path / "out", "--no-plot"
+    )
     assert done.code == 0, done.stderr
     assert "Table 5: Backbones, with NCM and K-Means" in done.stdout
     assert "87.69 ± 0.23" in done.stdout
     assert done.stdout.count("no features of") == 8
     assert len(re.findall(r" no features +–", done.stdout)) == 2 * 4 * 8
     assert done.stderr.rstrip().endswith("index.html, and JSON and Markdown of table5")
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["cells.json", "index.html", "table5.json", "table5.md"]
-    assert json.loads((tmp_path / "out" / "table5.json").read_text())["command"].startswith("ptmap reproduce table5")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "cells.json",
+        "index.html",
+        "table5.json",
+        "table5.md",
+    ]
+    assert json.loads((tmp_path / "out" / "table5.json").read_text())["command"].startswith(
+        "fewlabels reproduce table5"
+    )
     assert len(json.loads((tmp_path / "out" / "cells.json").read_text())) == 8
 
 
 def test_the_second_run_measures_nothing_new(here, novel, tmp_path):
-    words = ["reproduce", "table2", *novel, "--episodes", 5, "--output", tmp_path / "out", "--no-plot"]
+    words = [
+        "reproduce",
+        "table2",
+        *novel,
+        "--episodes",
+        5,
+        "--output",
+        tmp_path / "out",
+        "--no-plot",
+    ]
     assert here(*words).code == 0
     before = (tmp_path / "out" / "cells.json").read_bytes()
     again = here(*words)
@@ -43,14 +66,27 @@ def test_the_second_run_measures_nothing_new(here, novel, tmp_path):
 def test_the_list_needs_no_features(here, tmp_path):
     done = here("reproduce", "--list", "--artifacts", tmp_path)
     assert done.code == 0
-    assert [line.split()[0] for line in done.stdout.splitlines()[3:-1] if line[:1].isalpha()][:3] == ["table2", "table3", "table4"]
+    assert [line.split()[0] for line in done.stdout.splitlines()[3:-1] if line[:1].isalpha()][
+        :3
+    ] == ["table2", "table3", "table4"]
     assert "0 of 9 here" in done.stdout
 
 
 def test_the_readme_is_written_from_the_results(here, novel, tmp_path):
     readme = tmp_path / "README.md"
     readme.write_text("<!-- results:begin -->\n<!-- results:end -->\n")
-    done = here("reproduce", "table5", *novel, "--episodes", 5, "--output", tmp_path / "out", "--no-plot", "--readme", readme)
+    done = here(
+        "reproduce",
+        "table5",
+        *novel,
+        "--episodes",
+        5,
+        "--output",
+        tmp_path / "out",
+        "--no-plot",
+        "--readme",
+        readme,
+    )
     assert done.code == 0, done.stderr
     assert "PT+MAP" in readme.read_text()
     again = here("reproduce", "--readme", readme, "--output", tmp_path / "out")
@@ -65,7 +101,10 @@ def test_the_readme_is_written_from_the_results(here, novel, tmp_path):
         (["table9"], "table2, table3, table4"),
         (["table5", "--output", "/dev/null/results"], "cannot be written"),
         (["table5", "--features", "novel.npy"], "DATASET:BACKBONE:SPLIT=FILE"),
-        (["table5", "--features", "cifar-fs:wrn28-10:novel=nowhere.npy"], "nowhere.npy does not exist"),
+        (
+            ["table5", "--features", "cifar-fs:wrn28-10:novel=nowhere.npy"],
+            "nowhere.npy does not exist",
+        ),
         (["table5", "--artifacts", "/nope"], "--artifacts must be a folder, got /nope"),
         (["--list", "--artifacts", "/nope"], "--artifacts must be a folder, got /nope"),
         (["--readme", "nowhere.md"], "nowhere.md cannot be read"),
@@ -75,7 +114,7 @@ def test_bad_input_ends_in_one_line(here, tmp_path, words, expected):
     words = words if "--output" in words else [*words, "--output", tmp_path / "out"]
     done = here("reproduce", *words)
     assert (done.code, done.stdout) == (2, "")
-    assert done.stderr.startswith("ptmap: ")
+    assert done.stderr.startswith("fewlabels: ")
     assert done.stderr.count("\n") == 1
     assert expected in done.stderr
 

@@ -6,11 +6,17 @@ import pytest
 import torch
 from PIL import Image
 
-from ptmap.backbones import load_backbone
+from fewlabels.backbones import load_backbone
 
 TINY = ["--backbone", "conv4", "--device", "cpu"] + [
     word
-    for change in ("image_size=16", "batch_size=4", "stages.0.epochs=1", "compile=false", "precision=float32")
+    for change in (
+        "image_size=16",
+        "batch_size=4",
+        "stages.0.epochs=1",
+        "compile=false",
+        "precision=float32",
+    )
     for word in ("--set", change)
 ]
 
@@ -22,12 +28,16 @@ def folders(tmp_path):
         for name in names:
             (tmp_path / split / name).mkdir(parents=True)
             for number in range(4):
-                Image.fromarray(rng.integers(0, 255, (20, 20, 3), dtype=np.uint8)).save(tmp_path / split / name / f"{number}.png")
+                Image.fromarray(rng.integers(0, 255, (20, 20, 3), dtype=np.uint8)).save(
+                    tmp_path / split / name / f"{number}.png"
+                )
     return tmp_path
 
 
 def test_train_a_backbone_on_a_folder(here, folders):
-    done = here("train", folders / "base", "--val", folders / "val", "--output", folders / "out", *TINY)
+    done = here(
+        "train", folders / "base", "--val", folders / "val", "--output", folders / "out", *TINY
+    )
     assert done.code == 0, done.stderr
     assert "epoch 1/1  mixup+rotation  loss" in done.stderr
     assert "val PT+MAP" in done.stderr
@@ -63,7 +73,9 @@ def test_a_damaged_image_is_left_out_by_name_or_refused(here, folders):
     strict = here("train", folders / "base", "--output", folders / "strict", *TINY, "--strict")
     assert strict.code == 2
     assert "1.png" in strict.stderr
-    done = here("train", folders / "base", "--output", folders / "out", *TINY, "--set", "batch_size=2")
+    done = here(
+        "train", folders / "base", "--output", folders / "out", *TINY, "--set", "batch_size=2"
+    )
     assert done.code == 0, done.stderr
     assert "a/1.png" in done.stderr
     assert "1 of 7 images cannot be read and are left out: a/0.png" in done.stderr
@@ -81,6 +93,8 @@ def test_tensorboard_is_an_extra(here, folders):
     done = here("train", folders / "base", "--output", folders / "out", *TINY, "--tensorboard")
     if find_spec("tensorboard") is None:
         assert done.code == 2
-        assert "--tensorboard needs tensorboard: pip install 'ptmap[tensorboard]'" in done.stderr
+        assert (
+            "--tensorboard needs tensorboard: pip install 'fewlabels[tensorboard]'" in done.stderr
+        )
     else:
         assert list((folders / "out" / "tensorboard").iterdir())

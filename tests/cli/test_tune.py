@@ -1,4 +1,4 @@
-"""`ptmap tune`, and `ptmap evaluate` with what it wrote."""
+"""`fewlabels tune`, and `fewlabels evaluate` with what it wrote."""
 
 import json
 import tomllib
@@ -22,33 +22,54 @@ def test_the_installed_program_tunes_and_evaluate_reads_it(program, make_file, t
     found = json.loads((out / "tuning.json").read_text())
     (tuning,) = found["tunings"]
     assert tomllib.loads(text) == {"map": {"1-shot": tuning["chosen"]}}
-    for word in ("# Written by: ptmap tune", found["fingerprint"], "15 episodes", f"{tuning['result']['accuracy']:.2f} ± "):
+    for word in (
+        "# Written by: fewlabels tune",
+        found["fingerprint"],
+        "15 episodes",
+        f"{tuning['result']['accuracy']:.2f} ± ",
+    ):
         assert word in text
     evaluated = program("evaluate", file, *FEW, "--settings", out / "settings.toml", "--json")
     (result,) = json.loads(evaluated.stdout)["results"]
-    assert result["accuracy"] == tuning["result"]["accuracy"]  # same classes, same episodes, same settings
+    assert (
+        result["accuracy"] == tuning["result"]["accuracy"]
+    )  # same classes, same episodes, same settings
     assert result["episode_hash"] == tuning["result"]["episode_hash"]
 
 
 def test_novel_features_change_neither_choice_nor_settings(here, make_file, tmp_path):
     words = ["tune", make_file("val.npz"), *FEW, *SMALL, "--no-plot", "--grid"]
     tables = []
-    for number, more in enumerate(([], ["--novel", make_file("a.npz", seed=1)], ["--novel", make_file("b.npz", seed=2)])):
+    for number, more in enumerate(
+        ([], ["--novel", make_file("a.npz", seed=1)], ["--novel", make_file("b.npz", seed=2)])
+    ):
         assert here(*words, *more, "--output", tmp_path / str(number)).code == 0
-        tables.append((tmp_path / str(number) / "settings.toml").read_text(encoding="utf-8").split("\n", 1)[1])  # less the command
+        tables.append(
+            (tmp_path / str(number) / "settings.toml").read_text(encoding="utf-8").split("\n", 1)[1]
+        )  # less the command
     assert tables[0] == tables[1] == tables[2]
 
 
 def test_several_shots_in_one_file_and_given_options_win(here, make_file, tmp_path):
     file, out = make_file(), tmp_path / "tuned"
-    assert here("tune", file, "--shots", 1, "--shots", 3, *FEW, *SMALL, "--no-plot", "--output", out).code == 0
+    assert (
+        here(
+            "tune", file, "--shots", 1, "--shots", 3, *FEW, *SMALL, "--no-plot", "--output", out
+        ).code
+        == 0
+    )
     tuned = tomllib.loads((out / "settings.toml").read_text(encoding="utf-8"))["map"]
     assert set(tuned) == {"1-shot", "3-shot"}
     words = ["evaluate", file, *FEW, "--settings", out / "settings.toml", "--json"]
     done = here(*words, "--shots", 1, "--shots", 3, "--lam", 7)
     for result in json.loads(done.stdout)["results"]:
         expected = tuned[f"{result['n_shot']}-shot"]
-        assert result["settings"] == {"lam": 7.0, "alpha": expected["alpha"], "n_steps": expected["n_steps"], "proportions": "uniform"}
+        assert result["settings"] == {
+            "lam": 7.0,
+            "alpha": expected["alpha"],
+            "n_steps": expected["n_steps"],
+            "proportions": "uniform",
+        }
         assert result["pipeline"].startswith(f"power({expected['beta']:g})")
     refused = here(*words, "--shots", 2)
     assert refused.code == 2
@@ -58,7 +79,18 @@ def test_several_shots_in_one_file_and_given_options_win(here, make_file, tmp_pa
 @pytest.mark.parametrize("bare", ["val.npz", "novel.npz"])
 def test_per_class_is_for_the_file_without_labels(here, make_file, tmp_path, bare):
     files = {name: make_file(name, seed=seed) for seed, name in enumerate(["val.npz", "novel.npz"])}
-    words = ["tune", files["val.npz"], "--novel", files["novel.npz"], *FEW, *SMALL, "--no-plot", "--json", "--output", tmp_path / "tuned"]
+    words = [
+        "tune",
+        files["val.npz"],
+        "--novel",
+        files["novel.npz"],
+        *FEW,
+        *SMALL,
+        "--no-plot",
+        "--json",
+        "--output",
+        tmp_path / "tuned",
+    ]
     expected = here(*words)
     refused = here(*words, "--per-class", 20)
     assert refused.code == 2
@@ -67,20 +99,40 @@ def test_per_class_is_for_the_file_without_labels(here, make_file, tmp_path, bar
         np.savez(files[bare], features=stored["features"])
     done = here(*words, "--per-class", 20)
     assert done.code == 0, done.stderr
-    assert json.loads(done.stdout)["tunings"][0]["curves"] == json.loads(expected.stdout)["tunings"][0]["curves"]
+    assert (
+        json.loads(done.stdout)["tunings"][0]["curves"]
+        == json.loads(expected.stdout)["tunings"][0]["curves"]
+    )
 
 
 def test_only_the_knobs_of_a_variant_are_said_to_be_chosen(here, make_file, tmp_path):
-    done = here("tune", make_file(), "--method", "map-auto", "--alpha", 0.2, "--alpha", 0.6, *FEW, "--no-plot", "--output", tmp_path / "o")
+    done = here(
+        "tune",
+        make_file(),
+        "--method",
+        "map-auto",
+        "--alpha",
+        0.2,
+        "--alpha",
+        0.6,
+        *FEW,
+        "--no-plot",
+        "--output",
+        tmp_path / "o",
+    )
     assert done.code == 0, done.stderr
     (tuning,) = json.loads((tmp_path / "o" / "tuning.json").read_text())["tunings"]
     assert tuning["chosen"].keys() == {"alpha", "n_steps"}
-    assert tomllib.loads((tmp_path / "o" / "settings.toml").read_text(encoding="utf-8")) == {"map-auto": {"1-shot": tuning["chosen"]}}
+    assert tomllib.loads((tmp_path / "o" / "settings.toml").read_text(encoding="utf-8")) == {
+        "map-auto": {"1-shot": tuning["chosen"]}
+    }
     assert "beta" not in done.stdout
 
 
 def test_json_is_all_of_stdout(here, make_file, tmp_path):
-    done = here("tune", make_file(), *FEW, *SMALL, "--json", "--no-plot", "--output", tmp_path / "tuned")
+    done = here(
+        "tune", make_file(), *FEW, *SMALL, "--json", "--no-plot", "--output", tmp_path / "tuned"
+    )
     (tuning,) = json.loads(done.stdout)["tunings"]
     assert [curve["knob"] for curve in tuning["curves"]] == ["beta", "lam", "alpha"]
     assert len(tuning["tried"]) == 3
@@ -88,7 +140,17 @@ def test_json_is_all_of_stdout(here, make_file, tmp_path):
 
 
 def test_the_embedded_set_is_called_a_demonstration(here, tmp_path):
-    words = ["--method", "ncm", "--beta", 0.5, "--episodes", 5, "--no-plot", "--output", tmp_path / "tuned"]
+    words = [
+        "--method",
+        "ncm",
+        "--beta",
+        0.5,
+        "--episodes",
+        5,
+        "--no-plot",
+        "--output",
+        tmp_path / "tuned",
+    ]
     done = here("tune", *words)
     assert done.code == 0, done.stderr
     assert "novel classes, not validation classes: a demonstration only" in done.stderr
@@ -114,13 +176,15 @@ def test_the_embedded_set_is_called_a_demonstration(here, tmp_path):
 def test_bad_input_ends_in_one_line(here, make_file, tmp_path, words, expected):
     done = here("tune", make_file(), *FEW, "--output", tmp_path / "tuned", "--no-plot", *words)
     assert (done.code, done.stdout) == (2, "")
-    assert done.stderr.startswith("ptmap: ")
+    assert done.stderr.startswith("fewlabels: ")
     assert done.stderr.count("\n") == 1
     assert expected in done.stderr
 
 
-def test_ctrl_c_reports_what_was_done_and_writes_no_settings(here, make_file, tmp_path, monkeypatch):
-    from ptmap.evaluation import tuning
+def test_ctrl_c_reports_what_was_done_and_writes_no_settings(
+    here, make_file, tmp_path, monkeypatch
+):
+    from fewlabels.evaluation import tuning
 
     calls = []
 
@@ -140,4 +204,4 @@ def test_ctrl_c_reports_what_was_done_and_writes_no_settings(here, make_file, tm
     assert not list((tmp_path / "tuned").iterdir())
     calls[:] = [None] * 2
     at_once = here("tune", make_file(), *FEW, *SMALL, "--output", tmp_path / "tuned")
-    assert (at_once.code, at_once.stdout, at_once.stderr) == (130, "", "ptmap: interrupted.\n")
+    assert (at_once.code, at_once.stdout, at_once.stderr) == (130, "", "fewlabels: interrupted.\n")

@@ -24,7 +24,9 @@ def noise() -> Callable[..., np.ndarray]:
 def write(tmp_path) -> Callable[..., Path]:
     """Writes a noise image, or any bytes, into the folder of the test."""
 
-    def write_image(name: str, *, seed: int = 0, width: int = 8, height: int = 6, content: bytes | None = None) -> Path:
+    def write_image(
+        name: str, *, seed: int = 0, width: int = 8, height: int = 6, content: bytes | None = None
+    ) -> Path:
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         if content is None:

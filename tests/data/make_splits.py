@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
-OUT = ROOT / "src" / "ptmap" / "data" / "splits"
+OUT = ROOT / "src" / "fewlabels" / "data" / "splits"
 FILES = {"base": "train", "val": "val", "novel": "test"}  # the literature's names of the splits
 LARGEST = 1300  # images in the largest classes of ILSVRC-2012
 
@@ -53,7 +53,10 @@ ABOUT = {
 
 def class_lists(shared: Path) -> dict[str, dict[str, list[str]]]:
     splits, data = shared / "data" / "splits", shared / "data"
-    superclasses = {name: about["superclass"] for name, about in json.loads((data / "cifar-fs/index.json").read_text())["classes"].items()}
+    superclasses = {
+        name: about["superclass"]
+        for name, about in json.loads((data / "cifar-fs/index.json").read_text())["classes"].items()
+    }
     birds = sorted(path.name for path in (data / "cub-96").iterdir() if path.is_dir())
 
     def read_json(folder: str, file: str) -> list:
@@ -61,15 +64,27 @@ def class_lists(shared: Path) -> dict[str, dict[str, list[str]]]:
 
     def read_column(folder: str, file: str, column: int) -> list[str]:
         with (splits / folder / f"{file}.csv").open(newline="") as lines:
-            return list(dict.fromkeys(row[column] for row in csv.reader(lines) if row[column] != "label"))
+            return list(
+                dict.fromkeys(row[column] for row in csv.reader(lines) if row[column] != "label")
+            )
 
     return {
-        "cifar-fs": {split: [name for _, name in read_json("cifar_fs", file)] for split, file in FILES.items()},
-        "fc100": {
-            split: [name for group in read_json("fc100", file) for name in sorted(superclasses) if superclasses[name] == group]
+        "cifar-fs": {
+            split: [name for _, name in read_json("cifar_fs", file)]
             for split, file in FILES.items()
         },
-        "mini-imagenet": {split: read_column("mini_ravi", file, 1) for split, file in FILES.items()},
+        "fc100": {
+            split: [
+                name
+                for group in read_json("fc100", file)
+                for name in sorted(superclasses)
+                if superclasses[name] == group
+            ]
+            for split, file in FILES.items()
+        },
+        "mini-imagenet": {
+            split: read_column("mini_ravi", file, 1) for split, file in FILES.items()
+        },
         "tiered-imagenet": {split: read_column("tiered", file, 0) for split, file in FILES.items()},
         "cub": {"base": birds[::2], "val": birds[1::4], "novel": birds[3::4]},
     }
@@ -78,8 +93,13 @@ def class_lists(shared: Path) -> dict[str, dict[str, list[str]]]:
 def image_counts(shared: Path, name: str, classes: dict[str, list[str]]) -> dict[str, int]:
     if name == "cub":
         folder = shared / "data" / "cub-96"
-        return {split: sum(len(list((folder / bird).iterdir())) for bird in birds) for split, birds in classes.items()}
-    return ABOUT[name].get("images") or {split: ABOUT[name]["per_class"] * len(names) for split, names in classes.items()}
+        return {
+            split: sum(len(list((folder / bird).iterdir())) for bird in birds)
+            for split, birds in classes.items()
+        }
+    return ABOUT[name].get("images") or {
+        split: ABOUT[name]["per_class"] * len(names) for split, names in classes.items()
+    }
 
 
 def write_lists(shared: Path, out: Path) -> None:
@@ -87,7 +107,11 @@ def write_lists(shared: Path, out: Path) -> None:
         about = ABOUT[name]
         lines = [
             "# Written by tests/data/make_splits.py",
-            *(f"{key} = {json.dumps(about[key])}" for key in ("title", "cite", "obtain", "per_class") if key in about),
+            *(
+                f"{key} = {json.dumps(about[key])}"
+                for key in ("title", "cite", "obtain", "per_class")
+                if key in about
+            ),
             "",
             "[images]",
             *(f"{split} = {count}" for split, count in image_counts(shared, name, classes).items()),
@@ -104,14 +128,18 @@ def write_mini_images(shared: Path, out: Path) -> None:
     for file in FILES.values():
         with (shared / "data/splits/mini_ravi" / f"{file}.csv").open(newline="") as lines:
             for image, wnid in list(csv.reader(lines))[1:]:
-                chosen[wnid].append(int(image.removeprefix(wnid).removesuffix(".jpg")))  # n0153282900000005.jpg is the fifth
+                chosen[wnid].append(
+                    int(image.removeprefix(wnid).removesuffix(".jpg"))
+                )  # n0153282900000005.jpg is the fifth
     rows = []
     for wnid, numbers in chosen.items():
         bits = np.zeros(LARGEST, np.uint8)
         bits[np.array(numbers) - 1] = 1
         rows.append(f'{wnid} = "{base64.b64encode(np.packbits(bits)).decode()}"')
     heading = "# Written by tests/data/make_splits.py: bit k of a class is its k-th image in the order of ILSVRC's numbers"
-    (out / "mini-imagenet-images.toml").write_text("\n".join([heading, *rows]) + "\n", encoding="utf-8")
+    (out / "mini-imagenet-images.toml").write_text(
+        "\n".join([heading, *rows]) + "\n", encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ptmap.data import BENCHMARKS, Problem
-from ptmap.data.checking import check_survey
-from ptmap.data.survey import survey_folder
-from ptmap.errors import FileFormatError, InputError
+from fewlabels.data import BENCHMARKS, Problem
+from fewlabels.data.checking import check_survey
+from fewlabels.data.survey import survey_folder
+from fewlabels.errors import FileFormatError, InputError
 
 
 def check(folder, **options):
@@ -28,7 +28,12 @@ def folder(write, tmp_path):
 
 def test_a_good_folder_has_no_problems(folder):
     report = check(folder)
-    assert (report.problems, report.remarks, report.dataset, report.form) == ((), (), None, "plain folder")
+    assert (report.problems, report.remarks, report.dataset, report.form) == (
+        (),
+        (),
+        None,
+        "plain folder",
+    )
     (split,) = report.splits
     assert split[:4] == ("all", 2, 32, 0)
     assert (split.class_sizes, split.sides, split.expected_images) == ((16, 16), (6, 23), None)
@@ -44,7 +49,12 @@ def test_every_fault_is_named(folder, write):
     write("few/y.png")
     write("loose.png")
     report = check(folder)
-    assert [problem.name for problem in report.problems] == ["leek/cut.png", "leek/empty.png", "leek/text.png", "one"]
+    assert [problem.name for problem in report.problems] == [
+        "leek/cut.png",
+        "leek/empty.png",
+        "leek/text.png",
+        "one",
+    ]
     assert report.problems[0].reason.startswith("it is damaged (")
     assert [str(remark) for remark in report.remarks] == [
         "few: 2 images, fewer than the 16 of a class in the usual 1-shot episode",
@@ -93,7 +103,9 @@ def cub(tmp_path):
 def test_a_benchmark_is_recognised_and_counted(cub):
     report = check(cub)
     assert (report.dataset, report.form) == ("cub", "class folders")
-    assert [(split.n_classes, split.expected_classes, split.expected_images) for split in report.splits] == [
+    assert [
+        (split.n_classes, split.expected_classes, split.expected_images) for split in report.splits
+    ] == [
         (100, 100, 5_885),
         (50, 50, 2_950),
         (50, 50, 2_953),
@@ -128,7 +140,9 @@ def test_what_fits_two_benchmarks_must_be_named(tmp_path):
     for name in BENCHMARKS["fc100"].split_classes("all"):
         (tmp_path / name).mkdir()
         Image.new("RGB", (4, 4)).save(tmp_path / name / "x.png")
-    with pytest.raises(InputError, match="can be read as cifar-fs or as fc100: add --dataset cifar-fs"):
+    with pytest.raises(
+        InputError, match="can be read as cifar-fs or as fc100: add --dataset cifar-fs"
+    ):
         check(tmp_path)
     assert check(tmp_path, dataset="fc100").dataset == "fc100"
 
@@ -143,19 +157,29 @@ def test_split_folders_tell_two_benchmarks_apart(tmp_path):
 
 def test_pickles_of_which_some_are_missing_are_named_once(tmp_path):
     names = BENCHMARKS["mini-imagenet"].classes["val"]
-    content = {"image_data": np.zeros((16, 4, 4, 3), np.uint8), "class_dict": {name: [row] for row, name in enumerate(names)}}
+    content = {
+        "image_data": np.zeros((16, 4, 4, 3), np.uint8),
+        "class_dict": {name: [row] for row, name in enumerate(names)},
+    }
     (tmp_path / "mini-imagenet-cache-val.pkl").write_bytes(pickle.dumps(content))
     report = check(tmp_path)
     assert (report.dataset, report.form) == ("mini-imagenet", "cache pickles")
     assert [split.n_images for split in report.splits] == [0, 16, 0]
-    assert [problem.name for problem in report.problems if "does not exist" in problem.reason] == ["base", "novel"]
+    assert [problem.name for problem in report.problems if "does not exist" in problem.reason] == [
+        "base",
+        "novel",
+    ]
 
 
 def test_pickles_with_words_for_classes_are_recognised(tmp_path):
     png = BytesIO()
     Image.new("RGB", (3, 3)).save(png, "png")
-    (tmp_path / "val_images_png.pkl").write_bytes(pickle.dumps([np.frombuffer(png.getvalue(), np.uint8), np.zeros(3, np.uint8)]))
-    (tmp_path / "val_labels.pkl").write_bytes(pickle.dumps({"label_specific": np.array([0, 1]), "label_specific_str": ["owl", "crane"]}))
+    (tmp_path / "val_images_png.pkl").write_bytes(
+        pickle.dumps([np.frombuffer(png.getvalue(), np.uint8), np.zeros(3, np.uint8)])
+    )
+    (tmp_path / "val_labels.pkl").write_bytes(
+        pickle.dumps({"label_specific": np.array([0, 1]), "label_specific_str": ["owl", "crane"]})
+    )
     report = check(tmp_path)
     assert (report.dataset, report.form, report.n_images) == ("tiered-imagenet", "PNG pickles", 2)
     reasons = {problem.name: problem.reason for problem in report.problems}
@@ -167,7 +191,9 @@ def test_a_damaged_mosaic_is_one_problem(tmp_path):
     sheet = Image.fromarray(np.zeros((4, 8, 3), np.uint8))
     benchmark = BENCHMARKS["cifar-fs"]
     about = {name: {"split": benchmark.split_of(name)} for name in benchmark.split_classes("all")}
-    (tmp_path / "index.json").write_text(json.dumps({"tile": 4, "cols": 2, "rows": 1, "classes": about}))
+    (tmp_path / "index.json").write_text(
+        json.dumps({"tile": 4, "cols": 2, "rows": 1, "classes": about})
+    )
     for name in about:
         (tmp_path / about[name]["split"]).mkdir(exist_ok=True)
         sheet.save(tmp_path / about[name]["split"] / f"{name}.webp", lossless=True)

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
-from ptmap.data.decoding import UnreadableImageError, decode
-from ptmap.errors import FileFormatError
+from fewlabels.data.decoding import UnreadableImageError, decode
+from fewlabels.errors import FileFormatError
 
 
 def decoded(path):
@@ -32,7 +32,9 @@ def test_lossless_files_come_back_pixel_for_pixel(tmp_path, noise, suffix):
 
 def test_a_jpeg_is_what_pillow_makes_of_it(tmp_path, noise):
     Image.fromarray(noise(40, 30)).save(tmp_path / "x.jpg")
-    np.testing.assert_array_equal(decoded(tmp_path / "x.jpg"), np.asarray(Image.open(tmp_path / "x.jpg")))
+    np.testing.assert_array_equal(
+        decoded(tmp_path / "x.jpg"), np.asarray(Image.open(tmp_path / "x.jpg"))
+    )
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
@@ -49,14 +51,18 @@ def test_the_exif_orientation_is_obeyed(tmp_path, noise, orientation, suffix):
 
 @pytest.mark.filterwarnings("ignore:Corrupt EXIF data")
 def test_damaged_exif_data_does_not_cost_the_image(tmp_path, noise):
-    Image.fromarray(noise()).save(tmp_path / "x.jpg", exif=b"Exif\x00\x00II*\x00\xff\xff\xff\xff" + bytes(range(40)))
+    Image.fromarray(noise()).save(
+        tmp_path / "x.jpg", exif=b"Exif\x00\x00II*\x00\xff\xff\xff\xff" + bytes(range(40))
+    )
     assert decoded(tmp_path / "x.jpg").shape == (6, 8, 3)
 
 
 def test_grey_gets_three_equal_channels(tmp_path, noise):
     grey = noise(channels=1)
     Image.fromarray(grey).save(tmp_path / "x.png")
-    np.testing.assert_array_equal(decoded(tmp_path / "x.png"), np.repeat(grey[..., None], 3, axis=2))
+    np.testing.assert_array_equal(
+        decoded(tmp_path / "x.png"), np.repeat(grey[..., None], 3, axis=2)
+    )
 
 
 def test_sixteen_bits_are_scaled_not_clipped(tmp_path):
@@ -64,7 +70,14 @@ def test_sixteen_bits_are_scaled_not_clipped(tmp_path):
     Image.fromarray(grey).save(tmp_path / "x.png")
     Image.fromarray(grey).save(tmp_path / "x.tif")
     for name in ("x.png", "x.tif"):
-        assert decoded(tmp_path / name)[0, :, 0].tolist() == [0, 0, 1, 1, 128, 255]  # round(v * 255 / 65535)
+        assert decoded(tmp_path / name)[0, :, 0].tolist() == [
+            0,
+            0,
+            1,
+            1,
+            128,
+            255,
+        ]  # round(v * 255 / 65535)
 
 
 def test_wider_numbers_and_floats_are_refused(tmp_path):
@@ -122,17 +135,27 @@ def test_a_decompression_bomb_is_an_error_of_this_image(tmp_path, write, monkeyp
 def test_a_bomb_is_refused_where_warnings_are_only_shown(write, monkeypatch):
     path = write("x.png", width=60, height=10)
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 599)
-    with pytest.warns(Image.DecompressionBombWarning), pytest.raises(UnreadableImageError, match="599 pixels"):
+    with (
+        pytest.warns(Image.DecompressionBombWarning),
+        pytest.raises(UnreadableImageError, match="599 pixels"),
+    ):
         decode(path, where=str(path))
 
 
 @pytest.mark.parametrize(
     ("content", "reason"),
-    [(b"", "the file is empty"), (b"hello", "of no known image format"), (b"\x89PNG\r\n\x1a\n", "of no known image format")],
+    [
+        (b"", "the file is empty"),
+        (b"hello", "of no known image format"),
+        (b"\x89PNG\r\n\x1a\n", "of no known image format"),
+    ],
 )
 def test_what_is_no_image_is_named(write, content, reason):
     path = write("owls/x.png", content=content)
-    with pytest.raises(FileFormatError, match=rf"owls/x\.png cannot be read as an image: .*{reason}.*Replace it, or remove it"):
+    with pytest.raises(
+        FileFormatError,
+        match=rf"owls/x\.png cannot be read as an image: .*{reason}.*Replace it, or remove it",
+    ):
         decode(path, where=str(path))
     with pytest.raises(UnreadableImageError) as caught:
         decode(content, where="x.pkl#3")
@@ -151,10 +174,16 @@ def test_a_missing_or_forbidden_file_is_named(tmp_path, write):
 
 
 @settings(max_examples=60, deadline=None)
-@given(suffix=st.sampled_from(["png", "jpg", "webp", "gif", "tif", "bmp"]), cut=st.floats(0, 0.99), noise_at=st.integers(0, 10**6))
+@given(
+    suffix=st.sampled_from(["png", "jpg", "webp", "gif", "tif", "bmp"]),
+    cut=st.floats(0, 0.99),
+    noise_at=st.integers(0, 10**6),
+)
 def test_damaged_files_are_refused_or_read_but_never_crash(tmp_path_factory, suffix, cut, noise_at):
     path = tmp_path_factory.mktemp("damaged") / f"x.{suffix}"
-    Image.fromarray(np.random.default_rng(0).integers(0, 256, (20, 30, 3), dtype=np.uint8)).save(path)
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (20, 30, 3), dtype=np.uint8)).save(
+        path
+    )
     content = bytearray(path.read_bytes())
     content = content[: int(cut * len(content))]
     if content:

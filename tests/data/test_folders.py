@@ -5,16 +5,30 @@ import os
 import numpy as np
 import pytest
 
-from ptmap.data import Problem, read_images
-from ptmap.errors import FileFormatError
+from fewlabels.data import Problem, read_images
+from fewlabels.errors import FileFormatError
 
 
 def test_sub_folders_are_classes_and_images_at_any_depth_are_theirs(write, tmp_path):
-    for name in ["leek/b.png", "leek/a.PNG", "leek/deep/er/c.JPG", "cabbage/x.jpeg", "kaiser/x.tiff", "kaiser/y.Bmp"]:
+    for name in [
+        "leek/b.png",
+        "leek/a.PNG",
+        "leek/deep/er/c.JPG",
+        "cabbage/x.jpeg",
+        "kaiser/x.tiff",
+        "kaiser/y.Bmp",
+    ]:
         write(name)
     images = read_images(tmp_path)
     assert images.class_names == ("cabbage", "kaiser", "leek")
-    assert images.names == ("cabbage/x.jpeg", "kaiser/x.tiff", "kaiser/y.Bmp", "leek/a.PNG", "leek/b.png", "leek/deep/er/c.JPG")
+    assert images.names == (
+        "cabbage/x.jpeg",
+        "kaiser/x.tiff",
+        "kaiser/y.Bmp",
+        "leek/a.PNG",
+        "leek/b.png",
+        "leek/deep/er/c.JPG",
+    )
     assert images.labels.tolist() == [0, 1, 1, 2, 2, 2]
     assert (images.name, images.split, images.problems) == (tmp_path.name, "all", ())
     assert images.path(0) == tmp_path / "cabbage/x.jpeg"
@@ -26,7 +40,11 @@ def test_flat_images_are_unlabelled_also_beside_classes(write, tmp_path):
     assert read_images(tmp_path).labels.tolist() == [-1, -1]
     write("leek/c.gif")
     images = read_images(str(tmp_path))
-    assert (images.names, images.labels.tolist(), images.class_names) == (("a.webp", "b.png", "leek/c.gif"), [-1, -1, 0], ("leek",))
+    assert (images.names, images.labels.tolist(), images.class_names) == (
+        ("a.webp", "b.png", "leek/c.gif"),
+        [-1, -1, 0],
+        ("leek",),
+    )
 
 
 def test_a_class_is_never_torn_by_the_order_of_names(write, tmp_path):
@@ -39,7 +57,15 @@ def test_a_class_is_never_torn_by_the_order_of_names(write, tmp_path):
 
 def test_hidden_and_other_files_are_left_out_in_silence(write, tmp_path):
     write("leek/a.png")
-    for name in [".hidden/a.png", "leek/._a.png", "__MACOSX/leek/a.png", "leek/.DS_Store", "LICENSE", "leek/notes.txt", "leek/.git/x.png"]:
+    for name in [
+        ".hidden/a.png",
+        "leek/._a.png",
+        "__MACOSX/leek/a.png",
+        "leek/.DS_Store",
+        "LICENSE",
+        "leek/notes.txt",
+        "leek/.git/x.png",
+    ]:
         write(name, content=b"x")
     images = read_images(tmp_path, strict=True)
     assert images.names == ("leek/a.png",)
@@ -68,7 +94,9 @@ def test_what_is_passed_over_is_named(write, tmp_path, tmp_path_factory):
         Problem("out", "a link that leaves the folder"),
         Problem("void", "the folder holds no images and is no class"),
     ]
-    with pytest.raises(FileFormatError, match=r"got 6 that cannot \(the first: .*Repair or remove them"):
+    with pytest.raises(
+        FileFormatError, match=r"got 6 that cannot \(the first: .*Repair or remove them"
+    ):
         read_images(tmp_path, strict=True)
 
 
@@ -119,7 +147,9 @@ def test_a_closed_folder_is_named(write, tmp_path):
     closed.chmod(0)
     try:
         if not os.access(closed, os.R_OK):  # the superuser opens all
-            assert read_images(tmp_path).problems == (Problem("leek/closed", "the folder cannot be opened (Permission denied)"),)
+            assert read_images(tmp_path).problems == (
+                Problem("leek/closed", "the folder cannot be opened (Permission denied)"),
+            )
     finally:
         closed.chmod(0o755)
 
@@ -130,8 +160,15 @@ def test_what_cannot_be_seen_is_passed_over_and_named_once(write, tmp_path):
         (tmp_path / name).symlink_to("x" * 300)  # no file system takes such a name
     images = read_images(tmp_path)
     assert images.names == ("leek/a.png",)
-    assert sorted(problem.name for problem in images.problems) == ["c.png", "class", "leek/b.png", "leek/deeper"]
-    assert {problem.reason for problem in images.problems} == {"what is there cannot be seen (File name too long)"}
+    assert sorted(problem.name for problem in images.problems) == [
+        "c.png",
+        "class",
+        "leek/b.png",
+        "leek/deeper",
+    ]
+    assert {problem.reason for problem in images.problems} == {
+        "what is there cannot be seen (File name too long)"
+    }
 
 
 def test_a_path_that_cannot_be_opened_is_refused_in_words(tmp_path):
@@ -159,9 +196,13 @@ def test_names_can_always_be_printed(write, tmp_path):
 def test_missing_empty_and_file_instead_of_folder(write, tmp_path):
     with pytest.raises(FileFormatError, match=r"nowhere does not exist\. Check the path"):
         read_images(tmp_path / "nowhere")
-    with pytest.raises(FileFormatError, match=r"x\.zip is a file, not a folder of images\. Unpack it"):
+    with pytest.raises(
+        FileFormatError, match=r"x\.zip is a file, not a folder of images\. Unpack it"
+    ):
         read_images(write("files/x.zip", content=b"PK"))
-    with pytest.raises(FileFormatError, match=r"files must hold images \(\.jpg, .*got none\. Check the path"):
+    with pytest.raises(
+        FileFormatError, match=r"files must hold images \(\.jpg, .*got none\. Check the path"
+    ):
         read_images(tmp_path / "files")
     write("files/x.png", content=b"")
     with pytest.raises(FileFormatError, match=r"got none \(the first: x\.png: the file is empty\)"):
@@ -170,6 +211,10 @@ def test_missing_empty_and_file_instead_of_folder(write, tmp_path):
 
 def test_real_groceries(real):
     images = read_images(real / "grocery-demo", strict=True)
-    assert (len(images), len(images.class_names), set(images.class_sizes.tolist())) == (700, 20, {35})
+    assert (len(images), len(images.class_names), set(images.class_sizes.tolist())) == (
+        700,
+        20,
+        {35},
+    )
     assert images.class_names[0] == "Alpro-Vanilla-Soyghurt"
     assert min(images.read(0).size) == 128

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from ptmap.data.geometry import crop_center, resize_short_side, resize_square
-from ptmap.errors import InputError
+from fewlabels.data.geometry import crop_center, resize_short_side, resize_square
+from fewlabels.errors import InputError
 
 SIDE = st.integers(1, 60)
 
@@ -41,15 +41,21 @@ def test_what_fits_is_not_touched():
 
 def test_square_does_not_keep_the_aspect(noise):
     image = Image.fromarray(noise(20, 10))
-    np.testing.assert_array_equal(resize_square(image, 6), image.resize((6, 6), Image.Resampling.BICUBIC))
+    np.testing.assert_array_equal(
+        resize_square(image, 6), image.resize((6, 6), Image.Resampling.BICUBIC)
+    )
 
 
 def test_resizing_is_antialiased():
     stripes = np.zeros((64, 64, 3), np.uint8)
     stripes[:, ::2] = 255
-    assert np.ptp(np.asarray(resize_short_side(Image.fromarray(stripes), 8)).astype(int)) < 12  # grey, not black and white
+    assert (
+        np.ptp(np.asarray(resize_short_side(Image.fromarray(stripes), 8)).astype(int)) < 12
+    )  # grey, not black and white
 
 
 def test_a_crop_larger_than_the_image_is_refused():
-    with pytest.raises(InputError, match=r"crop\(9\) needs an image of at least 9 × 9 pixels, got 20 × 8"):
+    with pytest.raises(
+        InputError, match=r"crop\(9\) needs an image of at least 9 × 9 pixels, got 20 × 8"
+    ):
         crop_center(Image.new("RGB", (20, 8)), 9)

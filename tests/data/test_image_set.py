@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from ptmap.data import ImageSet, Problem, read_benchmark, read_images
-from ptmap.data.sources import ArrayRow
-from ptmap.errors import FileFormatError, InputError
+from fewlabels.data import ImageSet, Problem, read_benchmark, read_images
+from fewlabels.data.sources import ArrayRow
+from fewlabels.errors import FileFormatError, InputError
 
 
 def made_of(labels, class_names=("ant", "bee", "cat"), **options):
@@ -21,7 +21,12 @@ def made_of(labels, class_names=("ant", "bee", "cat"), **options):
 
 def test_from_array_gives_its_rows_back():
     images = made_of([0, 2, -1], name="pets", split="novel")
-    assert (images.name, images.split, len(images), images.class_sizes.tolist()) == ("pets", "novel", 3, [1, 0, 1])
+    assert (images.name, images.split, len(images), images.class_sizes.tolist()) == (
+        "pets",
+        "novel",
+        3,
+        [1, 0, 1],
+    )
     assert images.labels.dtype == np.int64
     assert images.path(0) is None
     assert len(images.digest(0)) == 32
@@ -36,33 +41,56 @@ def test_from_array_gives_its_rows_back():
         ({"labels": [0, -2, 0]}, "got -2 in row 1"),
         ({"labels": [0, 1]}, "one entry for each image, got 2, 3 and 3"),
         ({"split": "train"}, "split must be one of base, val, novel, all, got 'train'"),
-        ({"class_names": ("ant", "bee", "ant")}, "class_names must be different.*'ant' more than once"),
+        (
+            {"class_names": ("ant", "bee", "ant")},
+            "class_names must be different.*'ant' more than once",
+        ),
         ({"names": ("x", "y", "x")}, "names must be different.*'x' more than once"),
     ],
 )
 def test_rules(change, message):
     images = made_of([0, 1, 2])
-    fields = {"name": "pets", "split": "all", "class_names": images.class_names, "labels": images.labels, "names": images.names}
+    fields = {
+        "name": "pets",
+        "split": "all",
+        "class_names": images.class_names,
+        "labels": images.labels,
+        "names": images.names,
+    }
     with pytest.raises(InputError, match=message):
         ImageSet(**(fields | change), sources=images.sources)
 
 
-@pytest.mark.parametrize("pixels", [np.zeros((2, 4, 4, 3)), np.zeros((2, 4, 4), np.uint8), np.zeros((2, 4, 4, 4), np.uint8)])
+@pytest.mark.parametrize(
+    "pixels",
+    [np.zeros((2, 4, 4, 3)), np.zeros((2, 4, 4), np.uint8), np.zeros((2, 4, 4, 4), np.uint8)],
+)
 def test_an_array_must_be_of_rgb_bytes(pixels):
     with pytest.raises(InputError, match=r"pixels must be uint8 of shape \(N, H, W, 3\)"):
         ImageSet.from_array(pixels, [0, 0], ["ant"])
 
 
-@given(labels=st.lists(st.integers(-1, 2), max_size=12), chosen=st.permutations(["ant", "bee", "cat"]), n=st.integers(0, 3))
+@given(
+    labels=st.lists(st.integers(-1, 2), max_size=12),
+    chosen=st.permutations(["ant", "bee", "cat"]),
+    n=st.integers(0, 3),
+)
 def test_of_classes_keeps_exactly_their_images_under_new_numbers(labels, chosen, n):
     images, chosen = made_of(labels), chosen[:n]
     part = images.of_classes(chosen)
     assert part.class_names == tuple(chosen)
-    kept = [(name, images.class_names[label]) for name, label in zip(images.names, labels, strict=True) if label >= 0]
-    assert list(zip(part.names, [part.class_names[label] for label in part.labels], strict=True)) == [
-        (name, label) for name, label in kept if label in chosen
+    kept = [
+        (name, images.class_names[label])
+        for name, label in zip(images.names, labels, strict=True)
+        if label >= 0
     ]
-    assert all(source is images.sources[images.names.index(name)] for name, source in zip(part.names, part.sources, strict=True))
+    assert list(
+        zip(part.names, [part.class_names[label] for label in part.labels], strict=True)
+    ) == [(name, label) for name, label in kept if label in chosen]
+    assert all(
+        source is images.sources[images.names.index(name)]
+        for name, source in zip(part.names, part.sources, strict=True)
+    )
 
 
 def test_of_classes_lists_the_classes_when_one_is_unknown():
@@ -70,7 +98,10 @@ def test_of_classes_lists_the_classes_when_one_is_unknown():
         made_of([0]).of_classes(["dog"])
 
 
-@pytest.mark.parametrize("indices", [[2, 0], np.array([2, 0]), np.array([True, False, True]), slice(0, 2), [], np.array([], int)])
+@pytest.mark.parametrize(
+    "indices",
+    [[2, 0], np.array([2, 0]), np.array([True, False, True]), slice(0, 2), [], np.array([], int)],
+)
 def test_subset_is_numpy_indexing(indices):
     images = made_of([0, 1, 2])
     part = images.subset(indices)
@@ -82,8 +113,20 @@ def test_subset_is_numpy_indexing(indices):
 
 def test_problems_stay_with_the_parts():
     images = made_of([0, 1])
-    whole = ImageSet("pets", "all", images.class_names, images.labels, images.names, images.sources, (Problem("x.jpg", "empty"),))
-    assert whole.subset([0]).problems == whole.of_classes(["bee"]).problems == (Problem("x.jpg", "empty"),)
+    whole = ImageSet(
+        "pets",
+        "all",
+        images.class_names,
+        images.labels,
+        images.names,
+        images.sources,
+        (Problem("x.jpg", "empty"),),
+    )
+    assert (
+        whole.subset([0]).problems
+        == whole.of_classes(["bee"]).problems
+        == (Problem("x.jpg", "empty"),)
+    )
     assert str(whole.problems[0]) == "x.jpg: empty"
 
 
@@ -109,7 +152,14 @@ def test_stack_names_an_image_that_it_cannot_use(write, noise):
     bad = write("ant/bad.png", content=b"\x89PNG")
     with pytest.raises(FileFormatError, match=r"bad\.png"):
         read_images(bad.parents[1]).stack(4)
-    narrow = ImageSet("x", "all", (), np.array([-1]), ("narrow",), (ArrayRow(np.zeros((1, 1, 60_000, 3), np.uint8), 0),))
+    narrow = ImageSet(
+        "x",
+        "all",
+        (),
+        np.array([-1]),
+        ("narrow",),
+        (ArrayRow(np.zeros((1, 1, 60_000, 3), np.uint8), 0),),
+    )
     with pytest.raises(FileFormatError, match="narrow: the image is too narrow"):
         narrow.stack(84)
     with pytest.raises(InputError, match="size must be at least 1"):
@@ -119,7 +169,9 @@ def test_stack_names_an_image_that_it_cannot_use(write, noise):
 def test_stack_of_many_chunks_keeps_the_order():
     labels = [0] * 200
     images = made_of(labels)
-    np.testing.assert_array_equal(images.stack(4), np.stack([np.asarray(images.read(row)) for row in range(200)]))
+    np.testing.assert_array_equal(
+        images.stack(4), np.stack([np.asarray(images.read(row)) for row in range(200)])
+    )
 
 
 def test_an_empty_set_stacks_to_nothing():

@@ -10,9 +10,16 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ptmap.data import sources
-from ptmap.data.decoding import UnreadableImageError
-from ptmap.data.sources import ArrayRow, EncodedImage, ImageFile, Tile, decoded_mosaic, file_digest
+from fewlabels.data import sources
+from fewlabels.data.decoding import UnreadableImageError
+from fewlabels.data.sources import (
+    ArrayRow,
+    EncodedImage,
+    ImageFile,
+    Tile,
+    decoded_mosaic,
+    file_digest,
+)
 
 LONG_AGO = 1_000_000_000_000_000_000  # nanoseconds: in 2001
 
@@ -42,7 +49,12 @@ def test_a_digest_is_blake2b_of_the_bytes_wherever_they_lie(write):
     path = write("a/x.png")
     copy = write("b/y.jpg", content=path.read_bytes())
     expected = hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
-    assert ImageFile(path).digest() == ImageFile(copy).digest() == EncodedImage(path.read_bytes(), "x").digest() == expected
+    assert (
+        ImageFile(path).digest()
+        == ImageFile(copy).digest()
+        == EncodedImage(path.read_bytes(), "x").digest()
+        == expected
+    )
     assert EncodedImage(np.frombuffer(path.read_bytes(), np.uint8), "x").digest() == expected
 
 
@@ -74,17 +86,25 @@ def test_a_settled_file_is_hashed_once(write, monkeypatch):
 
 def test_array_rows_differ_by_pixels_and_by_shape():
     rows = np.arange(2 * 4 * 6 * 3, dtype=np.uint8).reshape(2, 4, 6, 3)
-    assert ArrayRow(rows, 0).digest() == ArrayRow(rows.copy(), 0).digest() != ArrayRow(rows, 1).digest()
+    assert (
+        ArrayRow(rows, 0).digest()
+        == ArrayRow(rows.copy(), 0).digest()
+        != ArrayRow(rows, 1).digest()
+    )
     assert ArrayRow(rows.reshape(2, 6, 4, 3), 0).digest() != ArrayRow(rows, 0).digest()
 
 
 def test_a_row_of_a_transposed_array_is_read_rightly(noise):
-    planes = np.stack([noise(seed=seed).transpose(2, 0, 1) for seed in range(2)])  # as CIFAR lays its pixels
+    planes = np.stack(
+        [noise(seed=seed).transpose(2, 0, 1) for seed in range(2)]
+    )  # as CIFAR lays its pixels
     np.testing.assert_array_equal(ArrayRow(planes.transpose(0, 2, 3, 1), 1).read(), noise(seed=1))
 
 
 def test_encoded_bytes_are_decoded_and_named_when_broken(noise):
-    np.testing.assert_array_equal(EncodedImage(np.frombuffer(encoded(noise()), np.uint8), "x").read(), noise())
+    np.testing.assert_array_equal(
+        EncodedImage(np.frombuffer(encoded(noise()), np.uint8), "x").read(), noise()
+    )
     with pytest.raises(UnreadableImageError, match=r"train\.pkl#7"):
         EncodedImage(encoded(noise())[:50], "train.pkl#7").read()
 
@@ -96,7 +116,10 @@ def test_tiles_are_parts_of_the_mosaic(write, noise):
         tile = Tile(path, left, top, 4)
         np.testing.assert_array_equal(tile.read(), sheet[top : top + 4, left : left + 4])
         assert tile.path is None
-    digests = {Tile(path, left, top, side).digest() for left, top, side in [(0, 0, 4), (4, 0, 4), (0, 4, 4), (0, 0, 2)]}
+    digests = {
+        Tile(path, left, top, side).digest()
+        for left, top, side in [(0, 0, 4), (4, 0, 4), (0, 4, 4), (0, 0, 2)]
+    }
     assert len(digests) == 4
 
 
@@ -153,6 +176,11 @@ def test_threads_share_one_decoding(write, calls):
 def test_a_vanished_file_is_named(write):
     path = write("m.png")
     path.unlink()
-    for call in (ImageFile(path).read, ImageFile(path).digest, Tile(path, 0, 0, 4).read, Tile(path, 0, 0, 4).digest):
+    for call in (
+        ImageFile(path).read,
+        ImageFile(path).digest,
+        Tile(path, 0, 0, 4).read,
+        Tile(path, 0, 0, 4).digest,
+    ):
         with pytest.raises(UnreadableImageError, match=r"m\.png"):
             call()

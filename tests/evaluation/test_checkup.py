@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from ptmap.cli import app
-from ptmap.errors import InputError
-from ptmap.evaluation.checkup import check_reliability, check_up, draw_histogram
-from ptmap.features import FeatureSet
+from fewlabels.cli import app
+from fewlabels.errors import InputError
+from fewlabels.evaluation.checkup import check_reliability, check_up, draw_histogram
+from fewlabels.features import FeatureSet
 
 
 def test_known_ills_are_found(make_features):
@@ -17,7 +17,13 @@ def test_known_ills_are_found(make_features):
     x = healthy.features.copy()
     x[0], x[1] = x[2], 0.0
     found = check_up(FeatureSet.from_arrays(x, healthy.labels), n_episodes=5)
-    assert (found.rows, found.dim, found.classes, found.duplicates, found.zero_rows) == (60, 6, 3, 1, 1)
+    assert (found.rows, found.dim, found.classes, found.duplicates, found.zero_rows) == (
+        60,
+        6,
+        3,
+        1,
+        1,
+    )
     assert found.zeros == pytest.approx((x == 0).mean())
     assert found.negatives == 0
     assert found.norms[0] == 0

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ptmap.errors import InputError
-from ptmap.evaluation import EvaluationResult, evaluate
-from ptmap.evaluation.comparison import compare_pair, compare_results, paired_difference
-from ptmap.methods import configure
+from fewlabels.errors import InputError
+from fewlabels.evaluation import EvaluationResult, evaluate
+from fewlabels.evaluation.comparison import compare_pair, compare_results, paired_difference
+from fewlabels.methods.base import configure
 
 
 def result(accuracies, method="map", episode_hash="abc", n_shot=1, queries="15"):
@@ -67,9 +67,19 @@ def test_other_episodes_are_refused(other):
 
 
 def test_the_first_method_is_the_baseline_of_each_kind_unless_another_is_named():
-    kinds = [{"n_shot": 1}, {"n_shot": 5, "episode_hash": "five"}, {"queries": "dirichlet:2:75", "episode_hash": "skewed"}]
-    results = [result([0.5, 0.6], method=name, **kind) for kind in kinds for name in ("ncm", "kmeans", "map")]
-    assert [each.baseline for each in compare_results(results)] == [results[0]] * 3 + [results[3]] * 3 + [results[6]] * 3
+    kinds = [
+        {"n_shot": 1},
+        {"n_shot": 5, "episode_hash": "five"},
+        {"queries": "dirichlet:2:75", "episode_hash": "skewed"},
+    ]
+    results = [
+        result([0.5, 0.6], method=name, **kind)
+        for kind in kinds
+        for name in ("ncm", "kmeans", "map")
+    ]
+    assert [each.baseline for each in compare_results(results)] == [results[0]] * 3 + [
+        results[3]
+    ] * 3 + [results[6]] * 3
     named = compare_results(results, baseline="map")
     assert [each.baseline for each in named[:3]] == [results[2]] * 3
     assert [each.is_baseline for each in named[:3]] == [False, False, True]

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ptmap.evaluation import sample_episodes
-from ptmap.evaluation.episodes import EpisodeDigest
+from fewlabels.evaluation import sample_episodes
+from fewlabels.evaluation.episodes import EpisodeDigest
 
 
 @pytest.fixture(scope="module")
@@ -14,7 +14,10 @@ def draw(make_features):
     features = make_features([20] * 6)
 
     def sample(**changed):
-        return sample_episodes(features, **{"n_episodes": 12, "n_way": 3, "n_shot": 2, "queries": 5, "seed": 0, **changed})
+        return sample_episodes(
+            features,
+            **{"n_episodes": 12, "n_way": 3, "n_shot": 2, "queries": 5, "seed": 0, **changed},
+        )
 
     return sample
 
@@ -26,7 +29,14 @@ def test_equal_episodes_have_equal_hashes(draw):
 
 def test_other_episodes_have_other_hashes(draw):
     base = draw()
-    others = [draw(seed=1), draw(n_episodes=11), draw(n_way=4), draw(n_shot=1), draw(queries=6), base.take(np.arange(12)[::-1])]
+    others = [
+        draw(seed=1),
+        draw(n_episodes=11),
+        draw(n_way=4),
+        draw(n_shot=1),
+        draw(queries=6),
+        base.take(np.arange(12)[::-1]),
+    ]
     for name in ("classes", "support", "support_labels", "query", "query_labels"):
         changed = getattr(base, name).copy()
         changed[7, 1] += 1

@@ -4,13 +4,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ptmap.errors import InputError
-from ptmap.evaluation import QuerySpec
+from fewlabels.errors import InputError
+from fewlabels.evaluation import QuerySpec
 
 WHOLE = st.integers(1, 10_000_000)
 SPECS = st.one_of(
     st.builds(lambda n: QuerySpec("each", (n,)), WHOLE),
-    st.builds(lambda counts: QuerySpec("counts", tuple(counts)), st.lists(st.integers(0, 10_000_000), min_size=2, max_size=6).filter(any)),
+    st.builds(
+        lambda counts: QuerySpec("counts", tuple(counts)),
+        st.lists(st.integers(0, 10_000_000), min_size=2, max_size=6).filter(any),
+    ),
     st.builds(lambda a, n: QuerySpec("dirichlet", (a, n)), st.floats(1e-6, 1e6), WHOLE),
     st.builds(lambda k, more: QuerySpec("present", (k, k + more)), WHOLE, st.integers(0, 1000)),
 )
@@ -36,7 +39,12 @@ def test_a_printed_spec_reads_back_as_itself(spec):
 )
 def test_what_a_word_means_for_three_ways(word, kind, total, most):
     spec = QuerySpec.parse(word)
-    assert (spec.kind, spec.total(3), spec.most_of_a_class(3), str(spec)) == (kind, total, most, word)
+    assert (spec.kind, spec.total(3), spec.most_of_a_class(3), str(spec)) == (
+        kind,
+        total,
+        most,
+        word,
+    )
 
 
 def test_numbers_and_specs_are_taken_as_they_are():
@@ -50,11 +58,17 @@ WITHOUT_MEANING = """0 -3 1.5 many 3, 0,0 3,-1 3,x 15:3 normal:2:75
 
 @pytest.mark.parametrize("word", ["", *WITHOUT_MEANING.split()])
 def test_a_word_without_meaning_is_refused_with_the_grammar(word):
-    with pytest.raises(InputError, match=r"queries must be N, N,N,\.\.\., dirichlet:A:N or present:K:N, with N at least 1, got "):
+    with pytest.raises(
+        InputError,
+        match=r"queries must be N, N,N,\.\.\., dirichlet:A:N or present:K:N, with N at least 1, got ",
+    ):
         QuerySpec.parse(word)
 
 
-@pytest.mark.parametrize(("word", "message"), [("3,4", "one number for each of the 3 ways, got 2"), ("present:4:8", "at most 3 ways")])
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [("3,4", "one number for each of the 3 ways, got 2"), ("present:4:8", "at most 3 ways")],
+)
 def test_a_spec_that_does_not_fit_the_ways(word, message):
     with pytest.raises(InputError, match=message):
         QuerySpec.parse(word).total(3)

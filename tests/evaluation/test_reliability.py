@@ -8,9 +8,9 @@ import pytest
 from PIL import Image
 from sklearn.calibration import calibration_curve
 
-from ptmap.evaluation.draw_reliability import draw_reliability
-from ptmap.evaluation.reliability import Confidence, measure_reliability
-from ptmap.features import load_embedded
+from fewlabels.evaluation.draw_reliability import draw_reliability
+from fewlabels.evaluation.reliability import Confidence, measure_reliability
+from fewlabels.features import load_embedded
 
 
 @pytest.fixture(scope="module")
@@ -36,12 +36,16 @@ def test_the_error_by_hand():
 
 
 def test_calibrated_confidences_of_uneven_real_episodes_mean_what_they_say(uneven):
-    assert uneven.after.error < min(0.04, uneven.before.error)  # 3,000 labels: an error of about 0.01 is chance
+    assert uneven.after.error < min(
+        0.04, uneven.before.error
+    )  # 3,000 labels: an error of about 0.01 is chance
     assert uneven.before.right is uneven.after.right
     assert uneven.accuracy > uneven.after.right.mean()
     assert 0 < uneven.coverage < 1
     assert (uneven.temperatures > 1).mean() > 0.9
-    assert json.loads(json.dumps(uneven.to_dict()))["error_after"] == pytest.approx(uneven.after.error, abs=1e-4)
+    assert json.loads(json.dumps(uneven.to_dict()))["error_after"] == pytest.approx(
+        uneven.after.error, abs=1e-4
+    )
 
 
 def test_chunks_change_nothing(uneven):
@@ -54,6 +58,10 @@ def test_the_figure(uneven):
     with Image.open(io.BytesIO(figure["png"])) as image:
         assert image.size[0] > 1200
     text = figure["svg"].decode()
-    for word in ("n = 60 episodes", f"after calibration {100 * uneven.after.error:.1f} %", "expected calibration error"):
+    for word in (
+        "n = 60 episodes",
+        f"after calibration {100 * uneven.after.error:.1f} %",
+        "expected calibration error",
+    ):
         assert word in text
     assert draw_reliability([uneven])["png"].startswith(b"\x89PNG")

@@ -6,15 +6,27 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ptmap import AtLeast
-from ptmap.evaluation import EvaluationResult, mean_and_ci95
+from fewlabels import AtLeast
+from fewlabels.evaluation import EvaluationResult, mean_and_ci95
 
 PROMISED = {"method", "n_way", "n_shot", "n_query", "accuracy", "ci95", "n_episodes", "seconds"}
 
 
 def result(accuracies, **changed):
-    fields = {"method": "map", "title": "PT+MAP", "pipeline": "unit", "settings": {"lam": 10.0, "n_steps": 20, "proportions": "uniform"}}
-    fields |= {"n_way": 5, "n_shot": 1, "queries": "15", "n_query": 15, "seconds": 1.25, "provenance": {"seed": 0, "draws": "own"}}
+    fields = {
+        "method": "map",
+        "title": "PT+MAP",
+        "pipeline": "unit",
+        "settings": {"lam": 10.0, "n_steps": 20, "proportions": "uniform"},
+    }
+    fields |= {
+        "n_way": 5,
+        "n_shot": 1,
+        "queries": "15",
+        "n_query": 15,
+        "seconds": 1.25,
+        "provenance": {"seed": 0, "draws": "own"},
+    }
     return EvaluationResult(**(fields | changed), accuracies=np.array(accuracies, dtype=float))
 
 
@@ -29,7 +41,9 @@ def test_mean_and_interval_are_those_of_scipy(n):
 def test_about_95_of_100_intervals_hold_the_true_mean():
     rng = np.random.default_rng(0)
     intervals = [mean_and_ci95(rng.binomial(75, 0.8, size=200) / 75) for _ in range(2000)]
-    assert np.mean([abs(mean - 0.8) <= half for mean, half in intervals]) == pytest.approx(0.95, abs=0.015)
+    assert np.mean([abs(mean - 0.8) <= half for mean, half in intervals]) == pytest.approx(
+        0.95, abs=0.015
+    )
 
 
 def test_percent_and_counts():
@@ -39,14 +53,30 @@ def test_percent_and_counts():
     assert found.ci95 == pytest.approx(100 * 1.96 * stats.sem([0.5, 0.75, 1.0]))
 
 
-@pytest.mark.parametrize("proportions", ["uniform", [0.5, 0.5], AtLeast([3, 3]), np.array([1.0, 2.0])])
+@pytest.mark.parametrize(
+    "proportions", ["uniform", [0.5, 0.5], AtLeast([3, 3]), np.array([1.0, 2.0])]
+)
 def test_to_dict_survives_json_and_keeps_its_promises(proportions):
     found = result([0.5, 0.75, 1.0], settings={"lam": 10.0, "proportions": proportions})
     read = json.loads(json.dumps(found.to_dict(), allow_nan=False))
-    assert read.keys() >= PROMISED | {"title", "queries", "interrupted", "pipeline", "settings", "seed", "draws"}
+    assert read.keys() >= PROMISED | {
+        "title",
+        "queries",
+        "interrupted",
+        "pipeline",
+        "settings",
+        "seed",
+        "draws",
+    }
     assert read["accuracy"] == 75
     assert read["ci95"] == round(found.ci95, 4)
-    assert (read["method"], read["n_way"], read["n_shot"], read["n_query"], read["n_episodes"]) == ("map", 5, 1, 15, 3)
+    assert (read["method"], read["n_way"], read["n_shot"], read["n_query"], read["n_episodes"]) == (
+        "map",
+        5,
+        1,
+        15,
+        3,
+    )
 
 
 def test_one_episode_has_no_interval():

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from sklearn.neighbors import NearestCentroid
 
-from ptmap.errors import InputError
-from ptmap.evaluation import evaluate, sample_episodes
-from ptmap.evaluation.engines import TorchEngine
-from ptmap.evaluation.fused import NumbaEngine
-from ptmap.methods import METHODS, configure
+from fewlabels.errors import InputError
+from fewlabels.evaluation import evaluate, sample_episodes
+from fewlabels.evaluation.engines import TorchEngine
+from fewlabels.evaluation.fused import NumbaEngine
+from fewlabels.methods.base import METHODS, configure
 
 EVERY_METHOD = [configure(name, n_shot=2) for name in METHODS]
 ENGINES = pytest.mark.parametrize("engine", ["torch", "numba"])
@@ -22,7 +22,16 @@ def features(make_features):
 
 
 def accuracies(features, methods=EVERY_METHOD, **changed):
-    settings = {"n_way": 3, "n_shot": 2, "queries": 6, "n_episodes": 20, "seed": 4, "engine": "torch", "device": "cpu", **changed}
+    settings = {
+        "n_way": 3,
+        "n_shot": 2,
+        "queries": 6,
+        "n_episodes": 20,
+        "seed": 4,
+        "engine": "torch",
+        "device": "cpu",
+        **changed,
+    }
     return evaluate(features, methods, **settings)
 
 
@@ -50,8 +59,12 @@ def test_accuracies_are_those_of_a_nearest_centroid_on_the_same_rows(features):
     episodes = sample_episodes(features, n_episodes=20, n_way=3, n_shot=2, queries=6, seed=4)
     assert found.provenance["episode_hash"] == episodes.hash
     for episode, accuracy in enumerate(found.accuracies):
-        oracle = NearestCentroid().fit(features.features[episodes.support[episode]], episodes.support_labels[episode])
-        assert accuracy == oracle.score(features.features[episodes.query[episode]], episodes.query_labels[episode])
+        oracle = NearestCentroid().fit(
+            features.features[episodes.support[episode]], episodes.support_labels[episode]
+        )
+        assert accuracy == oracle.score(
+            features.features[episodes.query[episode]], episodes.query_labels[episode]
+        )
 
 
 @ENGINES
@@ -81,7 +94,9 @@ class StopsAfter:
 
 
 @pytest.mark.parametrize(("calls", "done"), [(2, 5), (3, 5), (4, 10), (7, 15)])
-def test_an_interrupted_run_reports_the_episodes_that_all_methods_finished(features, monkeypatch, calls, done):
+def test_an_interrupted_run_reports_the_episodes_that_all_methods_finished(
+    features, monkeypatch, calls, done
+):
     monkeypatch.setattr(TorchEngine, "chunk_size", lambda *_: 5)
     pair = EVERY_METHOD[:2]
     whole = accuracies(features, pair)
@@ -90,7 +105,10 @@ def test_an_interrupted_run_reports_the_episodes_that_all_methods_finished(featu
         assert (a.interrupted, b.interrupted) == (False, True)
         assert b.n_episodes == done
         np.testing.assert_array_equal(b.accuracies, a.accuracies[:done])
-        assert b.provenance["episode_hash"] == accuracies(features, pair, n_episodes=done)[0].provenance["episode_hash"]
+        assert (
+            b.provenance["episode_hash"]
+            == accuracies(features, pair, n_episodes=done)[0].provenance["episode_hash"]
+        )
 
 
 def test_an_interruption_before_any_result_is_passed_on(features):
@@ -109,7 +127,9 @@ def test_center_mean_takes_its_mean_from_other_features(features, make_features,
     episodes = sample_episodes(features, n_episodes=20, n_way=3, n_shot=2, queries=6, seed=4)
     for episode, accuracy in enumerate(found.accuracies):
         ways = episodes.support_labels[episode]
-        means = np.stack([x[episodes.support[episode]][ways == way].mean(axis=0) for way in range(3)])
+        means = np.stack(
+            [x[episodes.support[episode]][ways == way].mean(axis=0) for way in range(3)]
+        )
         nearest = ((x[episodes.query[episode]][:, None] - means) ** 2).sum(axis=-1).argmin(axis=1)
         assert accuracy == (nearest == episodes.query_labels[episode]).mean()
 
@@ -117,16 +137,29 @@ def test_center_mean_takes_its_mean_from_other_features(features, make_features,
 @ENGINES
 def test_center_mean_without_a_mean_is_refused(features, engine):
     with pytest.raises(InputError, match=r"needs a mean, got none\. Give --mean-of FILE"):
-        accuracies(features, [configure("ncm", n_shot=2, pipeline="center(mean) | unit")], engine=engine)
+        accuracies(
+            features, [configure("ncm", n_shot=2, pipeline="center(mean) | unit")], engine=engine
+        )
 
 
 @ENGINES
 def test_a_mean_of_another_width_or_without_use_is_refused(features, make_features, engine):
     wants_mean = configure("ncm", n_shot=2, pipeline="unit | center(mean) | unit")
-    with pytest.raises(InputError, match=r"--mean-of must hold vectors of 6 numbers like the features, got 4"):
-        accuracies(features, [wants_mean], mean_features=make_features([9, 9], dim=4), engine=engine)
-    with pytest.raises(InputError, match=r"--mean-of has no effect on pipeline .* has no center\(mean\)"):
-        accuracies(features, [configure("ncm", n_shot=2)], mean_features=make_features([9, 9], dim=6), engine=engine)
+    with pytest.raises(
+        InputError, match=r"--mean-of must hold vectors of 6 numbers like the features, got 4"
+    ):
+        accuracies(
+            features, [wants_mean], mean_features=make_features([9, 9], dim=4), engine=engine
+        )
+    with pytest.raises(
+        InputError, match=r"--mean-of has no effect on pipeline .* has no center\(mean\)"
+    ):
+        accuracies(
+            features,
+            [configure("ncm", n_shot=2)],
+            mean_features=make_features([9, 9], dim=6),
+            engine=engine,
+        )
 
 
 @pytest.mark.parametrize(
@@ -138,13 +171,24 @@ def test_a_mean_of_another_width_or_without_use_is_refused(features, make_featur
     ],
 )
 def test_a_result_tells_the_dtype_that_was_computed_in(features, settings, said):
-    assert accuracies(features, [configure("ncm", n_shot=2)], **settings)[0].provenance["dtype"] == said
+    assert (
+        accuracies(features, [configure("ncm", n_shot=2)], **settings)[0].provenance["dtype"]
+        == said
+    )
 
 
 def test_a_result_tells_how_to_repeat_it(features):
     found = accuracies(features, queries="dirichlet:2:18")[-1].to_dict()
     assert found["features"]["fingerprint"] == features.fingerprint
-    assert {"draws", "seed", "episode_hash", "engine", "device", "dtype", "versions"} <= found.keys()
+    assert {
+        "draws",
+        "seed",
+        "episode_hash",
+        "engine",
+        "device",
+        "dtype",
+        "versions",
+    } <= found.keys()
     assert found["pipeline"] == "power(0.5) | unit | center | unit"
     assert (found["queries"], found["n_query"], found["n_episodes"]) == ("dirichlet:2:18", 18, 20)
     json.dumps(found, allow_nan=False)
@@ -169,7 +213,9 @@ def test_settings_out_of_range_are_refused_by_every_engine(features, engine, set
 
 
 @ENGINES
-def test_features_that_a_pipeline_cannot_use_are_refused_by_every_engine(features, make_features, engine):
+def test_features_that_a_pipeline_cannot_use_are_refused_by_every_engine(
+    features, make_features, engine
+):
     broken = make_features([15, 15, 15], dim=6)
     broken.features[7] = 0
     with pytest.raises(InputError, match="only zeros in row 7"):
@@ -188,7 +234,10 @@ def test_features_that_a_pipeline_cannot_use_are_refused_by_every_engine(feature
         ({"device": "tpu"}, "device must be one of auto, cpu, cuda, mps"),
         ({"dtype": "float8"}, "dtype must be one of float32, float64"),
         ({"dtype": "float8", "engine": "numba"}, "dtype must be one of float32, float64"),
-        ({"dtype": "float64", "engine": "numba"}, "dtype has no effect on engine 'numba'.*--engine torch"),
+        (
+            {"dtype": "float64", "engine": "numba"},
+            "dtype has no effect on engine 'numba'.*--engine torch",
+        ),
         ({"draws": "mine"}, "draws must be one of own, authors"),
     ],
 )

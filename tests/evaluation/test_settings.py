@@ -4,11 +4,17 @@ import tomllib
 
 import pytest
 
-from ptmap.errors import FileFormatError, InputError
-from ptmap.evaluation.settings import format_settings, knobs_taken, knobs_used, read_settings
-from ptmap.evaluation.sweep import evaluate_cells, plan_cells
+from fewlabels.errors import FileFormatError, InputError
+from fewlabels.evaluation.settings import format_settings, knobs_taken, knobs_used, read_settings
+from fewlabels.evaluation.sweep import evaluate_cells, plan_cells
 
-TUNED = {"map": {1: {"beta": 0.3, "lam": 12.5, "alpha": 0.4, "n_steps": 30}, 5: {"beta": -1.0, "lam": 1e-3}}, "ncm": {1: {"beta": 0.25}}}
+TUNED = {
+    "map": {
+        1: {"beta": 0.3, "lam": 12.5, "alpha": 0.4, "n_steps": 30},
+        5: {"beta": -1.0, "lam": 1e-3},
+    },
+    "ncm": {1: {"beta": 0.25}},
+}
 
 
 def knobs(method):
@@ -17,15 +23,24 @@ def knobs(method):
 
 def test_settings_survive_the_file_and_any_toml_reader_reads_it(tmp_path):
     path = tmp_path / "settings.toml"
-    path.write_text(format_settings(TUNED, comments=["Written by: ptmap tune 'a\nb'", "77.3 ± 0.2 %"]), encoding="utf-8")
+    path.write_text(
+        format_settings(TUNED, comments=["Written by: fewlabels tune 'a\nb'", "77.3 ± 0.2 %"]),
+        encoding="utf-8",
+    )
     assert read_settings(path) == TUNED
     assert tomllib.loads(path.read_text(encoding="utf-8"))["map"]["1-shot"]["lam"] == 12.5
-    assert path.read_text(encoding="utf-8").splitlines()[:2] == ["# Written by: ptmap tune 'a b'", "# 77.3 ± 0.2 %"]
+    assert path.read_text(encoding="utf-8").splitlines()[:2] == [
+        "# Written by: fewlabels tune 'a b'",
+        "# 77.3 ± 0.2 %",
+    ]
 
 
 def test_what_makes_a_variant_is_not_written(tmp_path):
     path = tmp_path / "settings.toml"
-    path.write_text(format_settings({"map-auto": {1: {"beta": 0.3, "alpha": 0.4, "n_steps": 30}}}), encoding="utf-8")
+    path.write_text(
+        format_settings({"map-auto": {1: {"beta": 0.3, "alpha": 0.4, "n_steps": 30}}}),
+        encoding="utf-8",
+    )
     assert read_settings(path) == {"map-auto": {1: {"alpha": 0.4, "n_steps": 30}}}
 
 
@@ -34,7 +49,10 @@ def test_what_makes_a_variant_is_not_written(tmp_path):
     [
         ("", "must hold a table"),
         ("[map.1-shot\n", "is not TOML"),
-        ("[knn.1-shot]\nbeta = 1", "ncm-raw, ncm, kmeans, soft-kmeans, map, map-auto, map-truth, got 'knn'"),
+        (
+            "[knn.1-shot]\nbeta = 1",
+            "ncm-raw, ncm, kmeans, soft-kmeans, map, map-auto, map-truth, got 'knn'",
+        ),
         ("map = 3", "tables such as"),
         ("[map]\nbeta = 1", "must be named by its shots"),
         ("[map.0-shot]\nbeta = 1", "must be named by its shots"),
@@ -67,11 +85,26 @@ def test_a_pipeline_without_power_takes_no_beta():
 
 
 def test_every_combination_once_and_only_knobs_that_a_method_takes():
-    cells = plan_cells(["ncm", "map", "map"], shots=[1, 5, 1], queries=["15", "dirichlet:2:75"], knobs={"lam": [5, 10], "beta": [0.5, 1]})
-    assert [(cell.n_shot, cell.queries) for cell in cells] == [(1, "15"), (1, "dirichlet:2:75"), (5, "15"), (5, "dirichlet:2:75")]
+    cells = plan_cells(
+        ["ncm", "map", "map"],
+        shots=[1, 5, 1],
+        queries=["15", "dirichlet:2:75"],
+        knobs={"lam": [5, 10], "beta": [0.5, 1]},
+    )
+    assert [(cell.n_shot, cell.queries) for cell in cells] == [
+        (1, "15"),
+        (1, "dirichlet:2:75"),
+        (5, "15"),
+        (5, "dirichlet:2:75"),
+    ]
     for cell in cells:
-        found = [(method.name, knobs(method)["beta"], knobs(method).get("lam")) for method in cell.methods]
-        assert found == [("ncm", 0.5, None), ("ncm", 1, None)] + [("map", beta, lam) for beta in (0.5, 1) for lam in (5, 10)]
+        found = [
+            (method.name, knobs(method)["beta"], knobs(method).get("lam"))
+            for method in cell.methods
+        ]
+        assert found == [("ncm", 0.5, None), ("ncm", 1, None)] + [
+            ("map", beta, lam) for beta in (0.5, 1) for lam in (5, 10)
+        ]
 
 
 def test_given_knobs_win_over_tuned_ones_and_these_over_the_papers():
@@ -86,7 +119,11 @@ def test_given_knobs_win_over_tuned_ones_and_these_over_the_papers():
 @pytest.mark.parametrize(
     ("names", "options", "said"),
     [
-        (["ncm", "kmeans"], {"knobs": {"lam": [5]}}, r"--lam has no effect on ncm, kmeans.*soft-kmeans, map"),
+        (
+            ["ncm", "kmeans"],
+            {"knobs": {"lam": [5]}},
+            r"--lam has no effect on ncm, kmeans.*soft-kmeans, map",
+        ),
         (["ncm-raw"], {"knobs": {"beta": [1]}}, "--beta has no effect on ncm-raw"),
         (["ncm"], {"knobs": {"n_steps": [3]}}, "--n-steps has no effect"),
         (["map"], {"knobs": {"beta": [1]}, "pipeline": "unit"}, "not both"),
@@ -98,10 +135,18 @@ def test_given_knobs_win_over_tuned_ones_and_these_over_the_papers():
         (["map"], {"queries": ["15", "some"]}, "queries must be"),
         (["map"], {"knobs": {"lam": ["sharp"]}}, "--lam must be a number or auto, got 'sharp'"),
         (["map"], {"knobs": {"alpha": ["auto"]}}, "--alpha must be a number, got 'auto'"),
-        (["map"], {"knobs": {"proportions": ["equal"]}}, r"--proportions must be one of uniform, estimate, free, truth.*got 'equal'"),
+        (
+            ["map"],
+            {"knobs": {"proportions": ["equal"]}},
+            r"--proportions must be one of uniform, estimate, free, truth.*got 'equal'",
+        ),
         (["map"], {"knobs": {"proportions": ["0.5,-0.5,1"]}}, "must not be negative"),
         (["map"], {"knobs": {"proportions": ["0.5,nan"]}}, "must not be negative"),
-        (["ncm", "map-auto"], {"knobs": {"proportions": ["free"]}}, "--proportions has no effect on ncm, map-auto.*: map"),
+        (
+            ["ncm", "map-auto"],
+            {"knobs": {"proportions": ["free"]}},
+            "--proportions has no effect on ncm, map-auto.*: map",
+        ),
     ],
 )
 def test_contradictions_are_refused(names, options, said):
@@ -110,25 +155,43 @@ def test_contradictions_are_refused(names, options, said):
 
 
 def test_words_are_knobs_too():
-    knobs_given = {"lam": ["auto", "10"], "beta": ["auto"], "proportions": ["uniform", "estimate", "0.5,0.3,0.2"]}
+    knobs_given = {
+        "lam": ["auto", "10"],
+        "beta": ["auto"],
+        "proportions": ["uniform", "estimate", "0.5,0.3,0.2"],
+    }
     (cell,) = plan_cells(["ncm", "map", "map-auto"], knobs=knobs_given)
     assert [method.name for method in cell.methods] == ["ncm", *["map"] * 6, "map-auto"]
-    assert [method.settings["lam"] for method in cell.methods[1:]] == ["auto"] * 3 + [10.0] * 3 + ["auto"]
-    assert [method.settings["proportions"] for method in cell.methods[1:4]] == ["uniform", "estimate", (0.5, 0.3, 0.2)]
+    assert [method.settings["lam"] for method in cell.methods[1:]] == ["auto"] * 3 + [10.0] * 3 + [
+        "auto"
+    ]
+    assert [method.settings["proportions"] for method in cell.methods[1:4]] == [
+        "uniform",
+        "estimate",
+        (0.5, 0.3, 0.2),
+    ]
     assert str(cell.methods[1].pipeline) == "power(auto) | unit | center | unit"
-    assert str(cell.methods[2].pipeline) == "power(auto) | unit | center(support) | unit"  # what an estimate needs
+    assert (
+        str(cell.methods[2].pipeline) == "power(auto) | unit | center(support) | unit"
+    )  # what an estimate needs
 
 
-def test_proportions_of_a_cell_that_they_do_not_fit_are_refused_before_the_first_is_run(make_features):
+def test_proportions_of_a_cell_that_they_do_not_fit_are_refused_before_the_first_is_run(
+    make_features,
+):
     done = []
     cells = plan_cells(["map"], queries=["2,2,4", "2,2,2"], knobs={"proportions": ["2,2,4"]})
     with pytest.raises(InputError, match=r"must sum to 6, .* got 8"):
-        evaluate_cells(make_features([10] * 3), cells, n_way=3, n_episodes=3, on_progress=done.append)
+        evaluate_cells(
+            make_features([10] * 3), cells, n_way=3, n_episodes=3, on_progress=done.append
+        )
     assert not done
 
 
 def test_fractions_that_are_the_truth_answer_as_the_truth_does(make_features):
-    cells = plan_cells(["map"], queries=["2,2,4"], knobs={"proportions": ["truth", "0.25,0.25,0.5", "2,2,4"]})
+    cells = plan_cells(
+        ["map"], queries=["2,2,4"], knobs={"proportions": ["truth", "0.25,0.25,0.5", "2,2,4"]}
+    )
     truth, *given = evaluate_cells(make_features([10] * 3), cells, n_way=3, n_episodes=10)[0]
     for result in given:
         assert result.accuracies.tolist() == truth.accuracies.tolist()
@@ -151,6 +214,11 @@ def test_ctrl_c_keeps_the_cells_that_were_done(make_features):
             raise KeyboardInterrupt
 
     cells = plan_cells(["ncm", "kmeans"], shots=[1, 2], queries=["3"])
-    results, interrupted = evaluate_cells(make_features([10] * 5), cells, n_episodes=5, on_progress=stop_in_the_second)
+    results, interrupted = evaluate_cells(
+        make_features([10] * 5), cells, n_episodes=5, on_progress=stop_in_the_second
+    )
     assert interrupted
-    assert [(result.method, result.n_shot, result.n_episodes) for result in results] == [("ncm", 1, 5), ("kmeans", 1, 5)]
+    assert [(result.method, result.n_shot, result.n_episodes) for result in results] == [
+        ("ncm", 1, 5),
+        ("kmeans", 1, 5),
+    ]

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from ptmap.evaluation import evaluate
-from ptmap.evaluation.fused import EVEN, HARD_DOUBT, SOFT_DOUBT, NumbaEngine, doubt
-from ptmap.evaluation.sampling import sample_episodes
-from ptmap.features import FeatureSet
-from ptmap.methods import configure
+from fewlabels.evaluation import evaluate
+from fewlabels.evaluation.fused import EVEN, HARD_DOUBT, SOFT_DOUBT, NumbaEngine, doubt
+from fewlabels.evaluation.sampling import sample_episodes
+from fewlabels.features import FeatureSet
+from fewlabels.methods.base import configure
 
 METHODS = [
     configure("map", n_shot=1),
@@ -36,14 +36,18 @@ def test_a_method_gives_the_same_labels_alone_as_among_others(features, order):
     together = evaluate(features, order, queries=8, n_episodes=60, engine="numba")
     for method, among in zip(order, together, strict=True):
         (alone,) = evaluate(features, [method], queries=8, n_episodes=60, engine="numba")
-        (readable,) = evaluate(features, [method], queries=8, n_episodes=60, engine="torch", dtype="float64")
+        (readable,) = evaluate(
+            features, [method], queries=8, n_episodes=60, engine="torch", dtype="float64"
+        )
         assert np.array_equal(among.accuracies, alone.accuracies)
         assert np.array_equal(among.accuracies, readable.accuracies)
 
 
 def test_inner_products_are_formed_once_for_a_chunk(features):
     engine = NumbaEngine(features, n_methods=2)
-    first, second = (sample_episodes(features, n_episodes=9, n_way=5, queries=8, seed=seed) for seed in (0, 1))
+    first, second = (
+        sample_episodes(features, n_episodes=9, n_way=5, queries=8, seed=seed) for seed in (0, 1)
+    )
     engine.predict(METHODS[0], first)
     kept = engine._products
     assert kept[1] is first
@@ -76,7 +80,9 @@ def test_vectors_that_dwarf_the_others_are_left_to_float64(features):
     assert doubt(METHODS[4], torch.as_tensor(long)) is None
     uneven = FeatureSet(long, features.labels, features.class_names, {})
     (fused,) = evaluate(uneven, [METHODS[4]], queries=8, n_episodes=60, engine="numba")
-    (readable,) = evaluate(uneven, [METHODS[4]], queries=8, n_episodes=60, engine="torch", dtype="float64")
+    (readable,) = evaluate(
+        uneven, [METHODS[4]], queries=8, n_episodes=60, engine="torch", dtype="float64"
+    )
     assert np.array_equal(fused.accuracies, readable.accuracies)
 
 

@@ -9,20 +9,28 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ptmap.errors import InputError, MissingExtraError
-from ptmap.evaluation import evaluate
-from ptmap.evaluation.comparison import compare_results
-from ptmap.evaluation.folder import open_folder, write_file, write_results
-from ptmap.evaluation.plots import can_draw, draw_curves
-from ptmap.evaluation.sweep import evaluate_cells, plan_cells
-from ptmap.evaluation.tables import Table, tabulate_comparisons, tabulate_results, to_latex, to_markdown
-from ptmap.evaluation.tuning import tune
-from ptmap.methods import configure
+from fewlabels.errors import InputError, MissingExtraError
+from fewlabels.evaluation import evaluate
+from fewlabels.evaluation.comparison import compare_results
+from fewlabels.evaluation.folder import open_folder, write_file, write_results
+from fewlabels.evaluation.plots import can_draw, draw_curves
+from fewlabels.evaluation.sweep import evaluate_cells, plan_cells
+from fewlabels.evaluation.tables import (
+    Table,
+    tabulate_comparisons,
+    tabulate_results,
+    to_latex,
+    to_markdown,
+)
+from fewlabels.evaluation.tuning import tune
+from fewlabels.methods.base import configure
 
 
 @pytest.fixture(scope="module")
 def results(make_features):
-    cells = plan_cells(["ncm", "map"], shots=[1, 2], queries=["3", "dirichlet:2:9"], knobs={"lam": [5, 10]})
+    cells = plan_cells(
+        ["ncm", "map"], shots=[1, 2], queries=["3", "dirichlet:2:9"], knobs={"lam": [5, 10]}
+    )
     return evaluate_cells(make_features([20] * 5), cells, n_way=3, n_episodes=12)[0]
 
 
@@ -33,22 +41,61 @@ def cells_of(line, separator):
 @pytest.mark.parametrize(
     ("names", "planned", "titles", "said"),
     [
-        (["ncm", "map"], {"pipeline": "unit"}, ["NCM", "MAP"], "NCM: pipeline unit; MAP: pipeline unit; own draws"),
-        (["ncm", "map"], {"knobs": {"lam": [3], "beta": [1]}}, ["PT+NCM", "PT+MAP"], "PT+NCM: beta 1; PT+MAP: beta 1, lam 3; own draws"),
-        (["map"], {"knobs": {"lam": [3, 10], "alpha": [0.5]}}, ["PT+MAP", "PT+MAP"], "PT+MAP: alpha 0.5; own draws"),
-        (["map"], {"knobs": {"proportions": ["estimate"]}}, ["PT+MAP"], "PT+MAP: proportions estimate; own draws"),
+        (
+            ["ncm", "map"],
+            {"pipeline": "unit"},
+            ["NCM", "MAP"],
+            "NCM: pipeline unit; MAP: pipeline unit; own draws",
+        ),
+        (
+            ["ncm", "map"],
+            {"knobs": {"lam": [3], "beta": [1]}},
+            ["PT+NCM", "PT+MAP"],
+            "PT+NCM: beta 1; PT+MAP: beta 1, lam 3; own draws",
+        ),
+        (
+            ["map"],
+            {"knobs": {"lam": [3, 10], "alpha": [0.5]}},
+            ["PT+MAP", "PT+MAP"],
+            "PT+MAP: alpha 0.5; own draws",
+        ),
+        (
+            ["map"],
+            {"knobs": {"proportions": ["estimate"]}},
+            ["PT+MAP"],
+            "PT+MAP: proportions estimate; own draws",
+        ),
         (["map"], {"tuned": {"map": {1: {"lam": 7.0}}}}, ["PT+MAP"], "PT+MAP: lam 7; own draws"),
-        (["ncm-raw", "map-auto", "map-truth"], {}, ["NCM", "PT+MAP, estimated", "PT+MAP, told the truth"], "own draws"),
-        (["map"], {"shots": [1, 2], "knobs": {"n_steps": [20]}}, ["PT+MAP", "PT+MAP"], "PT+MAP 1-shot: n_steps 20; own draws"),
-        (["map-auto"], {"pipeline": "power(2) | unit"}, ["PT+MAP, estimated"], "PT+MAP, estimated: pipeline power(2) | unit; own"),
+        (
+            ["ncm-raw", "map-auto", "map-truth"],
+            {},
+            ["NCM", "PT+MAP, estimated", "PT+MAP, told the truth"],
+            "own draws",
+        ),
+        (
+            ["map"],
+            {"shots": [1, 2], "knobs": {"n_steps": [20]}},
+            ["PT+MAP", "PT+MAP"],
+            "PT+MAP 1-shot: n_steps 20; own draws",
+        ),
+        (
+            ["map-auto"],
+            {"pipeline": "power(2) | unit"},
+            ["PT+MAP, estimated"],
+            "PT+MAP, estimated: pipeline power(2) | unit; own",
+        ),
     ],
 )
 def test_names_and_caption_tell_what_is_not_the_papers(make_features, names, planned, titles, said):
-    found, _ = evaluate_cells(make_features([20] * 5), plan_cells(names, queries=["3"], **planned), n_way=3, n_episodes=2)
+    found, _ = evaluate_cells(
+        make_features([20] * 5), plan_cells(names, queries=["3"], **planned), n_way=3, n_episodes=2
+    )
     assert [result.title for result in found] == titles
     assert tabulate_results(found, about="").caption.startswith(said)
     if len(found) > 1 and "shots" not in planned:
-        assert tabulate_comparisons(compare_results(found), about="").caption.startswith(said.removesuffix("own draws"))
+        assert tabulate_comparisons(compare_results(found), about="").caption.startswith(
+            said.removesuffix("own draws")
+        )
 
 
 def test_columns_are_the_settings_that_vary(results):
@@ -56,7 +103,11 @@ def test_columns_are_the_settings_that_vary(results):
     assert table.header == ("method", "lam", "shots", "queries", "accuracy", "episodes", "seconds")
     assert [len(section) for section in table.sections] == [3, 3, 3, 3]
     assert [row[1] for row in table.sections[0]] == ["–", "5", "10"]
-    one_kind = [result for result in results if result.n_shot == 1 and result.queries == "3" and result.settings.get("lam") != 5]
+    one_kind = [
+        result
+        for result in results
+        if result.n_shot == 1 and result.queries == "3" and result.settings.get("lam") != 5
+    ]
     plain = tabulate_results(one_kind, about="birds")
     assert plain.header == ("method", "shots", "accuracy", "episodes", "seconds")
     assert plain.title == "3-way, 3 queries a class, birds"
@@ -64,7 +115,17 @@ def test_columns_are_the_settings_that_vary(results):
 
 
 def test_alpha_that_the_paper_varies_with_the_shots_is_no_column(make_features):
-    found = [evaluate(make_features([9] * 3), [configure("map", n_shot=n)], n_way=2, n_shot=n, queries=2, n_episodes=3)[0] for n in (1, 5)]
+    found = [
+        evaluate(
+            make_features([9] * 3),
+            [configure("map", n_shot=n)],
+            n_way=2,
+            n_shot=n,
+            queries=2,
+            n_episodes=3,
+        )[0]
+        for n in (1, 5)
+    ]
     assert found[0].settings["alpha"] != found[1].settings["alpha"]
     assert "alpha" not in tabulate_results(found, about="").header
 
@@ -87,13 +148,17 @@ def test_latex_reads_back_as_the_table(results):
     rows = [cells_of(line.removesuffix(r"\\"), " & ") for line in lines if line.endswith(r"\\")]
     assert {len(row) for row in rows} == {len(columns)} == {len(table.header)}
     assert lines[-1] == r"\end{tabular}"
-    assert [line for line in lines if line.endswith("rule")] == [r"\toprule"] + [r"\midrule"] * 4 + [r"\bottomrule"]
+    assert [line for line in lines if line.endswith("rule")] == [r"\toprule"] + [
+        r"\midrule"
+    ] * 4 + [r"\bottomrule"]
     for line in lines[2:]:
         body = line.split("%")[0]
         assert body.count("$") % 2 == 0
         assert "±" not in body
     first = table.sections[0][1]
-    assert rows[2] == [f"${cell.replace('±', chr(92) + 'pm')}$" if cell[-1].isdigit() else cell for cell in first]
+    assert rows[2] == [
+        f"${cell.replace('±', chr(92) + 'pm')}$" if cell[-1].isdigit() else cell for cell in first
+    ]
 
 
 def test_latex_escapes_what_latex_would_read():
@@ -102,7 +167,12 @@ def test_latex_escapes_what_latex_would_read():
 
 
 def test_curves_are_a_legible_png_and_a_well_formed_repeatable_svg(make_features):
-    options = {"n_way": 3, "queries": 3, "n_episodes": 5, "ranges": {"beta": [0.5, 1], "lam": [1, 10], "alpha": [0.2]}}
+    options = {
+        "n_way": 3,
+        "queries": 3,
+        "n_episodes": 5,
+        "ranges": {"beta": [0.5, 1], "lam": [1, 10], "alpha": [0.2]},
+    }
     tuning = tune(make_features([10] * 4), novel=make_features([10] * 4, seed=1), **options)
     figure = draw_curves(tuning, about="birds <3")
     with Image.open(io.BytesIO(figure["png"])) as image:
@@ -110,21 +180,28 @@ def test_curves_are_a_legible_png_and_a_well_formed_repeatable_svg(make_features
         assert 0.4 < image.size[1] / image.size[0] < 0.8
     assert ElementTree.fromstring(figure["svg"]).tag.endswith("svg")
     assert draw_curves(tuning, about="birds <3")["svg"] == figure["svg"]
-    alone = tune(make_features([10] * 4), method="ncm", n_way=3, queries=3, n_episodes=1, ranges={"beta": [0.5]})
+    alone = tune(
+        make_features([10] * 4),
+        method="ncm",
+        n_way=3,
+        queries=3,
+        n_episodes=1,
+        ranges={"beta": [0.5]},
+    )
     assert draw_curves(alone)["png"].startswith(b"\x89PNG")
 
 
 def test_without_matplotlib_curves_are_left_out_or_asked_for_by_name(monkeypatch):
-    monkeypatch.setattr("ptmap.evaluation.plots.find_spec", lambda _: None)
+    monkeypatch.setattr("fewlabels.evaluation.plots.find_spec", lambda _: None)
     assert can_draw(None) is False
     assert can_draw(False) is False
-    with pytest.raises(MissingExtraError, match=r"pip install 'ptmap\[plot\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install 'fewlabels\[plot\]'"):
         can_draw(True)
 
 
 def test_a_folder_holds_results_and_single_accuracies(tmp_path, results):
     folder = open_folder(tmp_path / "deep" / "down", fingerprint="f1")
-    write_results(folder, results, fingerprint="f1", command="ptmap evaluate")
+    write_results(folder, results, fingerprint="f1", command="fewlabels evaluate")
     stored = json.loads((folder / "result.json").read_text())
     with np.load(folder / "accuracies.npz") as single:
         assert len(single) == len(stored["results"]) == len(results)
@@ -136,7 +213,10 @@ def test_a_folder_holds_results_and_single_accuracies(tmp_path, results):
 def test_a_folder_of_other_features_is_not_overwritten_unless_forced(tmp_path, results):
     write_results(open_folder(tmp_path, fingerprint="f1"), results, fingerprint="f1", command="")
     open_folder(tmp_path, fingerprint="f1")
-    with pytest.raises(InputError, match=r"result.json holds results of other features \(f1, these are f2\).*--force"):
+    with pytest.raises(
+        InputError,
+        match=r"result.json holds results of other features \(f1, these are f2\).*--force",
+    ):
         open_folder(tmp_path, fingerprint="f2")
     open_folder(tmp_path, fingerprint="f2", force=True)
     (tmp_path / "result.json").write_text("[]")

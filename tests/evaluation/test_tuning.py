@@ -5,11 +5,11 @@ from itertools import product
 import numpy as np
 import pytest
 
-from ptmap.errors import InputError
-from ptmap.evaluation import evaluate
-from ptmap.evaluation.tuning import RANGES, check_ranges, choose, count_settings, tune
-from ptmap.features import FeatureSet
-from ptmap.methods import configure
+from fewlabels.errors import InputError
+from fewlabels.evaluation import evaluate
+from fewlabels.evaluation.tuning import RANGES, check_ranges, choose, count_settings, tune
+from fewlabels.features import FeatureSet
+from fewlabels.methods.base import configure
 
 OPTIONS = {"n_way": 4, "queries": 5, "n_episodes": 25}
 SMALL = {"beta": (0.25, 0.5, 1.0), "lam": (2.0, 10.0), "alpha": (0.2, 0.4, 1.0)}
@@ -22,7 +22,9 @@ def features(make_features):
 
 def accuracy(features, beta, lam, alpha):
     """By way of `evaluate` alone."""
-    return evaluate(features, [configure("map", n_shot=1, beta=beta, lam=lam, alpha=alpha)], **OPTIONS)[0].accuracy
+    return evaluate(
+        features, [configure("map", n_shot=1, beta=beta, lam=lam, alpha=alpha)], **OPTIONS
+    )[0].accuracy
 
 
 def test_the_ranges_hold_those_of_figure_4():
@@ -33,7 +35,9 @@ def test_the_ranges_hold_those_of_figure_4():
 
 def test_choice_of_a_grid_by_hand():
     ranges = {"beta": (0.0, 0.5, 1.0), "lam": (5.0, 10.0, 30.0)}
-    accuracies = dict(zip(product(*ranges.values()), [70, 71, 72, 75, 79, 80, 80, 74, 60], strict=True))
+    accuracies = dict(
+        zip(product(*ranges.values()), [70, 71, 72, 75, 79, 80, 80, 74, 60], strict=True)
+    )
     # 80 twice: (0.5, 30) is 20/25 = 0.8 widths away from the paper, (1, 5) is 0.5/1 + 5/25 = 0.7
     assert choose(accuracies, paper=(0.5, 10.0), ranges=ranges) == (1.0, 5.0)
     assert choose({**accuracies, (1.0, 10.0): 80}, paper=(0.5, 10.0), ranges=ranges) == (1.0, 10.0)
@@ -46,7 +50,11 @@ def test_grid_finds_the_best_of_all_and_measures_each_once(features):
     tuning = tune(features, ranges=SMALL, grid=True, on_progress=done.append, **OPTIONS)
     by_hand = {setting: accuracy(features, *setting) for setting in product(*SMALL.values())}
     assert len(tuning.tried) == 18
-    assert sum(done) == 18 * OPTIONS["n_episodes"] == count_settings(SMALL, grid=True) * OPTIONS["n_episodes"]
+    assert (
+        sum(done)
+        == 18 * OPTIONS["n_episodes"]
+        == count_settings(SMALL, grid=True) * OPTIONS["n_episodes"]
+    )
     assert tuning.result.accuracy == pytest.approx(max(by_hand.values()))
     chosen = tuple(tuning.chosen[knob] for knob in SMALL)
     assert by_hand[chosen] == pytest.approx(max(by_hand.values()))
@@ -58,10 +66,16 @@ def test_grid_finds_the_best_of_all_and_measures_each_once(features):
 def test_curves_one_after_the_other_each_at_the_choice_so_far(features):
     done = []
     tuning = tune(features, ranges=SMALL, on_progress=done.append, **OPTIONS)
-    assert sum(done) == count_settings(SMALL) * OPTIONS["n_episodes"] == (3 + 2 + 3 - 2) * OPTIONS["n_episodes"]
+    assert (
+        sum(done)
+        == count_settings(SMALL) * OPTIONS["n_episodes"]
+        == (3 + 2 + 3 - 2) * OPTIONS["n_episodes"]
+    )
     standing = {"beta": 0.5, "lam": 10.0, "alpha": 0.4}  # the paper's
     for curve in tuning.curves:
-        assert curve.others == {knob: value for knob, value in standing.items() if knob != curve.knob}
+        assert curve.others == {
+            knob: value for knob, value in standing.items() if knob != curve.knob
+        }
         along = [accuracy(features, **{**standing, curve.knob: value}) for value in curve.values]
         assert [result.accuracy for result in curve.validation] == pytest.approx(along)
         assert along[curve.values.index(curve.choice)] == pytest.approx(max(along))
@@ -69,7 +83,9 @@ def test_curves_one_after_the_other_each_at_the_choice_so_far(features):
     assert tuning.chosen == {**standing, "n_steps": 30}
     assert tuning.result.accuracy == pytest.approx(max(result.accuracy for result in tuning.tried))
     assert len({result.provenance["episode_hash"] for result in tuning.tried}) == 1
-    assert tuning.gain.difference == pytest.approx(tuning.result.accuracy - accuracy(features, 0.5, 10.0, 0.4))
+    assert tuning.gain.difference == pytest.approx(
+        tuning.result.accuracy - accuracy(features, 0.5, 10.0, 0.4)
+    )
 
 
 @pytest.mark.parametrize("grid", [False, True])
@@ -80,13 +96,17 @@ def test_novel_classes_have_no_say_in_the_choice(features, make_features, grid):
         novel = make_features([25] * 6, dim=6, seed=seed)
         beside = tune(features, ranges=SMALL, grid=grid, novel=novel, **OPTIONS)
         assert beside.chosen == alone.chosen
-        assert [result.accuracy for result in beside.tried] == [result.accuracy for result in alone.tried]
+        assert [result.accuracy for result in beside.tried] == [
+            result.accuracy for result in alone.tried
+        ]
         assert [len(curve.novel) for curve in beside.curves] == [3, 2, 3]
         one = beside.curves[0]
         expected = accuracy(novel, one.values[0], one.others["lam"], one.others["alpha"])
         assert one.novel[0].accuracy == pytest.approx(expected)
         wishes.add(tuple(tune(novel, ranges=SMALL, grid=grid, **OPTIONS).chosen.items()))
-    assert wishes - {tuple(alone.chosen.items())}, "some novel set must prefer another setting, else this test shows nothing"
+    assert wishes - {tuple(alone.chosen.items())}, (
+        "some novel set must prefer another setting, else this test shows nothing"
+    )
 
 
 def test_a_start_outside_the_ranges_moves_to_the_nearest_value(features):
@@ -107,7 +127,12 @@ def test_methods_are_tuned_by_the_knobs_they_take(features):
 
 
 @pytest.mark.parametrize(
-    ("ranges", "said"), [({"lam": [10, -1]}, "lam must be"), ({"alpha": [0.4, 2]}, "alpha must"), ({"beta": [99]}, "beta must")]
+    ("ranges", "said"),
+    [
+        ({"lam": [10, -1]}, "lam must be"),
+        ({"alpha": [0.4, 2]}, "alpha must"),
+        ({"beta": [99]}, "beta must"),
+    ],
 )
 def test_bad_values_are_refused_before_anything_is_run(features, ranges, said):
     done = []
@@ -119,7 +144,13 @@ def test_bad_values_are_refused_before_anything_is_run(features, ranges, said):
 def test_novel_features_that_do_not_fit_are_refused_before_anything_is_run(features, make_features):
     done = []
     with pytest.raises(InputError, match=r"n_way \(--ways\) must be at most 3"):
-        tune(features, novel=make_features([25] * 3), ranges=SMALL, on_progress=done.append, **OPTIONS)
+        tune(
+            features,
+            novel=make_features([25] * 3),
+            ranges=SMALL,
+            on_progress=done.append,
+            **OPTIONS,
+        )
     assert not done
 
 
@@ -147,7 +178,13 @@ def test_features_without_a_dataset_name_start_from_miniimagenets_alpha():
     rng = np.random.default_rng(0)
     arrays = rng.gamma(1.0, size=(60, 4)), np.repeat(np.arange(3), 20)
     starts = [
-        tune(FeatureSet.from_arrays(*arrays, provenance=about), ranges={"beta": [0.5], "lam": [10]}, n_way=2, queries=3, n_episodes=5).start
+        tune(
+            FeatureSet.from_arrays(*arrays, provenance=about),
+            ranges={"beta": [0.5], "lam": [10]},
+            n_way=2,
+            queries=3,
+            n_episodes=5,
+        ).start
         for about in ({}, {"dataset": "cifar-fs"})
     ]
     assert [start.settings["alpha"] for start in starts] == [0.4, 0.3]

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from PIL import Image
 from torch import nn
 
-from ptmap.backbones import build_backbone, save_backbone
-from ptmap.backbones.encoder import Encoder, load_encoder
-from ptmap.data import ImageSet, read_images
-from ptmap.data.transforms import ImageTransform
-from ptmap.errors import FileFormatError, InputError
-from ptmap.features import FeatureStore, extract, keeper
-from ptmap.features.extraction import Progress, make_recipe
+from fewlabels.backbones import build_backbone, save_backbone
+from fewlabels.backbones.encoder import Encoder, load_encoder
+from fewlabels.data import ImageSet, read_images
+from fewlabels.data.transforms import ImageTransform
+from fewlabels.errors import FileFormatError, InputError
+from fewlabels.features import FeatureStore, extract, keeper
+from fewlabels.features.extraction import Progress, make_recipe
 
 TOLERANCE = 1e-5
 
@@ -69,7 +69,9 @@ def test_rows_are_those_of_a_plain_loop(make_images, make_encoder):
 def test_flip_is_the_mean_with_the_mirror_image(make_images, make_encoder):
     images, _ = make_images(range(5))
     found = extract(images, [make_encoder()], store=None, views="flip")
-    np.testing.assert_allclose(found.features, plain_rows(images, make_encoder(), flip=True), atol=TOLERANCE)
+    np.testing.assert_allclose(
+        found.features, plain_rows(images, make_encoder(), flip=True), atol=TOLERANCE
+    )
     assert not np.allclose(found.features, plain_rows(images, make_encoder()), atol=1e-3)
 
 
@@ -77,24 +79,45 @@ def test_several_encoders_stand_side_by_side(make_images, make_encoder, store):
     images, _ = make_images(range(5))
     encoders = [make_encoder(0), make_encoder(1, dim=7, transform="square(10)", name="other")]
     found = extract(images, encoders, store=store)
-    np.testing.assert_allclose(found.features, np.hstack([plain_rows(images, encoder) for encoder in encoders]), atol=TOLERANCE)
+    np.testing.assert_allclose(
+        found.features,
+        np.hstack([plain_rows(images, encoder) for encoder in encoders]),
+        atol=TOLERANCE,
+    )
     assert found.provenance["backbone"] == "tiny+other"
     assert found.provenance["transform"].endswith("0.2 0.2 0.2) + square(10)")
 
 
-@settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(batch_size=st.integers(1, 12), n_workers=st.integers(0, 3), numbers=st.lists(st.integers(0, 9), min_size=1, unique=True))
-def test_batches_workers_and_neighbours_change_nothing(make_images, make_encoder, batch_size, n_workers, numbers):
+@settings(
+    deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    batch_size=st.integers(1, 12),
+    n_workers=st.integers(0, 3),
+    numbers=st.lists(st.integers(0, 9), min_size=1, unique=True),
+)
+def test_batches_workers_and_neighbours_change_nothing(
+    make_images, make_encoder, batch_size, n_workers, numbers
+):
     everything, _ = make_images(range(10))
     expected = plain_rows(everything, make_encoder())[numbers]
     images, _ = make_images(numbers)
-    found = extract(images, [make_encoder()], store=None, batch_size=batch_size, n_workers=n_workers)
+    found = extract(
+        images, [make_encoder()], store=None, batch_size=batch_size, n_workers=n_workers
+    )
     np.testing.assert_allclose(found.features, expected, atol=TOLERANCE)
 
 
 def test_a_trained_backbone_by_the_path_of_its_file(tmp_path, make_images):
     backbone, transform = build_backbone("conv4", image_size=32), "resize(36) | crop(32)"
-    save_backbone(tmp_path / "conv4.safetensors", backbone, name="conv4", options={"image_size": 32}, transform=transform, provenance={})
+    save_backbone(
+        tmp_path / "conv4.safetensors",
+        backbone,
+        name="conv4",
+        options={"image_size": 32},
+        transform=transform,
+        provenance={},
+    )
     encoder = load_encoder(tmp_path / "conv4.safetensors")
     images, _ = make_images(range(3), suffix=".png")
     found = extract(images, [encoder], store=None)
@@ -115,14 +138,18 @@ def test_images_in_memory(make_encoder, store):
     images = ImageSet.from_array(pixels, [0, 0, 0, 1, 1, -1], ["a", "b"])
     for _ in range(2):
         found = extract(images, [make_encoder()], store=store)
-        np.testing.assert_allclose(found.features, plain_rows(images, make_encoder()), atol=TOLERANCE)
+        np.testing.assert_allclose(
+            found.features, plain_rows(images, make_encoder()), atol=TOLERANCE
+        )
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 @pytest.mark.parametrize(("precision", "tolerance"), [("float32", TOLERANCE), ("bfloat16", 0.03)])
 def test_cuda_gives_the_rows_of_the_cpu(make_images, make_encoder, precision, tolerance):
     images, _ = make_images(range(9))
-    found = extract(images, [make_encoder()], store=None, device="cuda", precision=precision, batch_size=4)
+    found = extract(
+        images, [make_encoder()], store=None, device="cuda", precision=precision, batch_size=4
+    )
     np.testing.assert_allclose(found.features, plain_rows(images, make_encoder()), atol=tolerance)
 
 
@@ -134,14 +161,18 @@ def test_a_second_time_nothing_is_read(make_images, make_encoder, store):
     first = extract(images, [make_encoder()], store=store)
     notes.clear()
     stages = []
-    second = extract(images, [make_encoder()], store=FeatureStore(store.root), on_progress=stages.append)
+    second = extract(
+        images, [make_encoder()], store=FeatureStore(store.root), on_progress=stages.append
+    )
     assert first.fingerprint == second.fingerprint
     assert second.names == images.names
     assert count_reads(notes) == 0
     assert not [progress for progress in stages if progress.stage == "extract"]
 
 
-def test_only_new_images_are_computed_and_renamed_ones_are_not_new(make_images, make_encoder, store):
+def test_only_new_images_are_computed_and_renamed_ones_are_not_new(
+    make_images, make_encoder, store
+):
     images, _ = make_images(range(9))
     extract(images, [make_encoder()], store=store)
     images.path(4).rename(images.path(4).with_name("77.bmp"))
@@ -151,7 +182,9 @@ def test_only_new_images_are_computed_and_renamed_ones_are_not_new(make_images, 
     np.testing.assert_allclose(found.features, plain_rows(images, make_encoder()), atol=TOLERANCE)
 
 
-def test_an_image_that_stands_there_twice_is_computed_once(make_images, make_encoder, store, tmp_path):
+def test_an_image_that_stands_there_twice_is_computed_once(
+    make_images, make_encoder, store, tmp_path
+):
     images, _ = make_images([1, 2])
     (tmp_path / "photos" / "31.bmp").write_bytes(images.path(0).read_bytes())
     images, notes = make_images([1, 2, 31])
@@ -168,11 +201,18 @@ def test_an_image_is_read_once_for_all_encoders_that_miss_it(make_images, make_e
     images, notes = make_images(range(7))
     found = extract(images, encoders, store=store, batch_size=2)
     assert count_reads(notes) == 7
-    np.testing.assert_allclose(found.features, np.hstack([plain_rows(images, encoder) for encoder in encoders]), atol=TOLERANCE)
+    np.testing.assert_allclose(
+        found.features,
+        np.hstack([plain_rows(images, encoder) for encoder in encoders]),
+        atol=TOLERANCE,
+    )
     notes.clear()
     again = extract(images, encoders[::-1], store=store)
     assert count_reads(notes) == 0
-    assert again.features.tolist() == np.hstack(np.split(found.features, [5, 10], axis=1)[::-1]).tolist()
+    assert (
+        again.features.tolist()
+        == np.hstack(np.split(found.features, [5, 10], axis=1)[::-1]).tolist()
+    )
 
 
 def test_a_damaged_shard_is_computed_again(make_images, make_encoder, store):
@@ -191,7 +231,9 @@ def test_a_damaged_shard_is_computed_again(make_images, make_encoder, store):
 
 
 @pytest.mark.usefixtures("trusting")
-def test_other_bytes_of_the_same_length_and_time_give_other_features(make_images, make_encoder, store):
+def test_other_bytes_of_the_same_length_and_time_give_other_features(
+    make_images, make_encoder, store
+):
     images, _ = make_images(range(4))
     other = make_images([9], folder="elsewhere")[0]
     time.sleep(0.03)
@@ -204,11 +246,21 @@ def test_other_bytes_of_the_same_length_and_time_give_other_features(make_images
 
 def test_weights_transform_views_and_precision_have_keys_of_their_own(make_encoder):
     first = make_encoder()
-    encoders = [first, make_encoder(1), make_encoder(transform="crop(9)"), make_encoder(name="other")]
+    encoders = [
+        first,
+        make_encoder(1),
+        make_encoder(transform="crop(9)"),
+        make_encoder(name="other"),
+    ]
     recipes = [make_recipe(encoder, views="center", precision="float32") for encoder in encoders]
-    recipes += [make_recipe(first, views="flip", precision="float32"), make_recipe(first, views="center", precision="bfloat16")]
+    recipes += [
+        make_recipe(first, views="flip", precision="float32"),
+        make_recipe(first, views="center", precision="bfloat16"),
+    ]
     assert len({recipe.key for recipe in recipes}) == 6
-    loosely = Encoder("tiny", first.module, first.transform.replace(" | ", "|"), 5, first.weights_digest)
+    loosely = Encoder(
+        "tiny", first.module, first.transform.replace(" | ", "|"), 5, first.weights_digest
+    )
     assert make_recipe(loosely, views="center", precision="float32").key == recipes[0].key
 
 
@@ -217,15 +269,19 @@ def test_weights_transform_and_views_give_rows_of_their_own(make_images, make_en
     for encoder in (make_encoder(), make_encoder(1), make_encoder(transform="crop(9)")):
         for flip in (False, True):
             found = extract(images, [encoder], store=store, views="flip" if flip else "center")
-            np.testing.assert_allclose(found.features, plain_rows(images, encoder, flip=flip), atol=TOLERANCE)
+            np.testing.assert_allclose(
+                found.features, plain_rows(images, encoder, flip=flip), atol=TOLERANCE
+            )
 
 
 @pytest.mark.parametrize("settled", [False, True])
-def test_an_image_that_changes_while_it_is_read_is_not_kept(make_images, make_encoder, store, monkeypatch, settled):
+def test_an_image_that_changes_while_it_is_read_is_not_kept(
+    make_images, make_encoder, store, monkeypatch, settled
+):
     images, notes = make_images(range(4))
     other = make_images([9], folder="elsewhere")[0]
     if settled:
-        monkeypatch.setattr("ptmap.features.file_digests.RACY_NS", 10_000_000)
+        monkeypatch.setattr("fewlabels.features.file_digests.RACY_NS", 10_000_000)
         time.sleep(0.03)
     watched = type(images.sources[0])
     plain = watched.read
@@ -250,17 +306,26 @@ def test_an_image_that_changes_while_it_is_read_is_not_kept(make_images, make_en
 
 
 @pytest.mark.parametrize("with_store", [False, True])
-def test_images_that_cannot_be_read_are_left_out_and_named(make_images, make_encoder, store, with_store):
+def test_images_that_cannot_be_read_are_left_out_and_named(
+    make_images, make_encoder, store, with_store
+):
     images, _ = make_images(range(9))
     images.path(3).write_bytes(b"no image")
     images.path(5).unlink()
     for _ in range(2):
-        with pytest.warns(UserWarning, match=r"2 of 9 images cannot be read and are left out: 3\.bmp, 5\.bmp\. The first: .*3\.bmp"):
-            found = extract(images, [make_encoder()], store=store if with_store else None, batch_size=2)
+        with pytest.warns(
+            UserWarning,
+            match=r"2 of 9 images cannot be read and are left out: 3\.bmp, 5\.bmp\. The first: .*3\.bmp",
+        ):
+            found = extract(
+                images, [make_encoder()], store=store if with_store else None, batch_size=2
+            )
         usable = [0, 1, 2, 4, 6, 7, 8]
         assert found.names == tuple(f"{number}.bmp" for number in usable)
         assert found.labels.tolist() == images.labels[usable].tolist()
-        np.testing.assert_allclose(found.features, plain_rows(images.subset(usable), make_encoder()), atol=TOLERANCE)
+        np.testing.assert_allclose(
+            found.features, plain_rows(images.subset(usable), make_encoder()), atol=TOLERANCE
+        )
 
 
 def test_a_batch_of_which_no_image_can_be_read(make_images, make_encoder):
@@ -275,7 +340,10 @@ def test_many_failures_are_counted_and_some_are_named(make_images, make_encoder)
     images, _ = make_images(range(9))
     for index in range(1, 9):
         images.path(index).write_bytes(b"")
-    with pytest.warns(UserWarning, match=r"8 of 9 images .*: 1\.bmp, 2\.bmp, 3\.bmp, 4\.bmp, 5\.bmp and 3 more\. The first"):
+    with pytest.warns(
+        UserWarning,
+        match=r"8 of 9 images .*: 1\.bmp, 2\.bmp, 3\.bmp, 4\.bmp, 5\.bmp and 3 more\. The first",
+    ):
         extract(images, [make_encoder()], store=None)
 
 
@@ -300,14 +368,19 @@ def test_a_folder_of_rubbish_is_an_error(make_images, make_encoder):
 def test_an_image_too_small_for_the_transform_is_left_out(make_images, make_encoder):
     images, _ = make_images(range(3))
     Image.new("RGB", (4, 4)).save(images.path(1))
-    with pytest.warns(UserWarning, match=r"1 of 3 images .*1\.bmp.*crop\(8\) needs an image of at least 8"):
+    with pytest.warns(
+        UserWarning, match=r"1 of 3 images .*1\.bmp.*crop\(8\) needs an image of at least 8"
+    ):
         assert len(extract(images, [make_encoder()], store=None)) == 2
 
 
 def test_a_transform_must_make_images_of_one_size(make_images, make_encoder):
     images, _ = make_images(range(3))
     Image.new("RGB", (8, 16)).save(images.path(1))
-    with pytest.raises(InputError, match=r"transform 'resize\(8\)' must make all images of one size, got \(8, 8\) and \(16, 8\)"):
+    with pytest.raises(
+        InputError,
+        match=r"transform 'resize\(8\)' must make all images of one size, got \(8, 8\) and \(16, 8\)",
+    ):
         extract(images, [make_encoder(transform="resize(8)")], store=None, batch_size=3)
 
 
@@ -343,13 +416,20 @@ def test_cuda_asked_for_and_absent(make_images, make_encoder):
     assert len(extract(images, [make_encoder()], store=None, device="auto")) == 2
 
 
-def test_a_network_that_gives_nan_or_other_shapes_is_refused_and_not_kept(make_images, make_encoder, store):
+def test_a_network_that_gives_nan_or_other_shapes_is_refused_and_not_kept(
+    make_images, make_encoder, store
+):
     images, _ = make_images(range(3))
     broken = make_encoder(3)
     broken.module[0].bias.fill_(float("nan"))
-    with pytest.raises(InputError, match=r"backbone tiny must give finite features, got NaN or infinity for 0\.bmp"):
+    with pytest.raises(
+        InputError, match=r"backbone tiny must give finite features, got NaN or infinity for 0\.bmp"
+    ):
         extract(images, [broken], store=store)
-    with pytest.raises(InputError, match=r"must give 6 numbers an image, as its feature_dim says, got shape \(3, 5\)"):
+    with pytest.raises(
+        InputError,
+        match=r"must give 6 numbers an image, as its feature_dim says, got shape \(3, 5\)",
+    ):
         extract(images, [Encoder("odd", broken.module, "crop(8)", 6, "0" * 32)], store=store)
     assert not list(store.root.rglob("shard-*"))
 
@@ -374,16 +454,23 @@ def test_the_caller_keeps_network_and_threads(make_images, make_encoder):
     finally:
         torch.set_num_threads(threads)
     assert encoder.module.training
-    assert all(torch.equal(before[name], tensor) for name, tensor in encoder.module.state_dict().items())
+    assert all(
+        torch.equal(before[name], tensor) for name, tensor in encoder.module.state_dict().items()
+    )
     assert encoder.module[0].weight.is_contiguous()
-    np.testing.assert_allclose(trained_once.features, plain_rows(images, make_encoder()), atol=TOLERANCE)
+    np.testing.assert_allclose(
+        trained_once.features, plain_rows(images, make_encoder()), atol=TOLERANCE
+    )
 
 
 def test_progress_runs_from_none_to_all(make_images, make_encoder, store):
     images, _ = make_images(range(5))
     seen = []
     extract(images, [make_encoder()], store=store, batch_size=2, on_progress=seen.append)
-    assert seen == [Progress("hash", 5, 5), *(Progress("extract", done, 5) for done in (0, 2, 4, 5))]
+    assert seen == [
+        Progress("hash", 5, 5),
+        *(Progress("extract", done, 5) for done in (0, 2, 4, 5)),
+    ]
 
 
 # Interrupted
@@ -401,14 +488,20 @@ def test_ctrl_c_keeps_what_was_done(make_images, make_encoder, store):
     notes.clear()
     extract(images, [make_encoder()], store=store)
     assert count_reads(notes) == 6
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("ptmap")]
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("fewlabels")]
 
 
 def test_long_work_is_kept_in_shards_as_it_goes(make_images, make_encoder, store, monkeypatch):
     monkeypatch.setattr(keeper, "SHARD_ROWS", 4)
     images, _ = make_images(range(10))
     kept = []
-    extract(images, [make_encoder()], store=store, batch_size=2, on_progress=lambda _: kept.append(len(list(store.root.rglob("shard-*")))))
+    extract(
+        images,
+        [make_encoder()],
+        store=store,
+        batch_size=2,
+        on_progress=lambda _: kept.append(len(list(store.root.rglob("shard-*")))),
+    )
     assert kept == [0, 0, 0, 1, 1, 2, 2]
     assert len(list(store.root.rglob("shard-*"))) == 3
 
@@ -422,9 +515,9 @@ def test_slow_work_is_kept_in_time(make_images, make_encoder, store, monkeypatch
 
 SLOW = """
 import sys, time
-from ptmap.backbones.encoder import load_encoder
-from ptmap.data import read_images
-from ptmap.features import FeatureStore, extract, keeper
+from fewlabels.backbones.encoder import load_encoder
+from fewlabels.data import read_images
+from fewlabels.features import FeatureStore, extract, keeper
 folder, weights, store, pause = *sys.argv[1:4], float(sys.argv[4])
 keeper.SHARD_ROWS = 8
 def slowly(progress):
@@ -439,14 +532,18 @@ print(found.fingerprint)
 def conv4(tmp_path):
     backbone = build_backbone("conv4", image_size=16)
     path, transform = tmp_path / "conv4.safetensors", "square(16)"
-    save_backbone(path, backbone, name="conv4", options={"image_size": 16}, transform=transform, provenance={})
+    save_backbone(
+        path, backbone, name="conv4", options={"image_size": 16}, transform=transform, provenance={}
+    )
     return path
 
 
 def begin(images, conv4, store, *, pause):
     folder = str(images.path(0).parent)
     return subprocess.Popen(
-        [sys.executable, "-c", SLOW, folder, str(conv4), str(store.root), str(pause)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", SLOW, folder, str(conv4), str(store.root), str(pause)],
+        stdout=subprocess.PIPE,
+        text=True,
     )
 
 
@@ -462,12 +559,16 @@ def test_kill_9_and_again_gives_the_same_bits_as_left_alone(make_images, conv4, 
     killed.stdout.close()
 
     encoder = load_encoder(conv4)
-    left_alone = extract(images, [encoder], store=FeatureStore(tmp_path / "fresh"), batch_size=4, n_workers=1)
+    left_alone = extract(
+        images, [encoder], store=FeatureStore(tmp_path / "fresh"), batch_size=4, n_workers=1
+    )
     recipe = make_recipe(encoder, views="center", precision="float32")
     n_kept = store.get(recipe, [images.digest(i) for i in range(60)]).known.sum()
     assert 32 <= n_kept < 60  # all but the shard in progress
     seen = []
-    resumed = extract(images, [encoder], store=store, batch_size=4, n_workers=1, on_progress=seen.append)
+    resumed = extract(
+        images, [encoder], store=store, batch_size=4, n_workers=1, on_progress=seen.append
+    )
     assert seen[-1] == Progress("extract", 60 - n_kept, 60 - n_kept, n_kept)
     assert resumed.fingerprint == left_alone.fingerprint
     np.testing.assert_allclose(resumed.features, plain_rows(images, encoder), atol=TOLERANCE)

@@ -9,18 +9,33 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from ptmap.errors import InputError
-from ptmap.features import FeatureSet
+from fewlabels.errors import InputError
+from fewlabels.features import FeatureSet
 
 
 def small(**changes):
-    fields = {"features": np.eye(4, 3), "labels": np.array([1, -1, 0, 1]), "class_names": ("ant", "bee"), "provenance": {"by": "hand"}}
+    fields = {
+        "features": np.eye(4, 3),
+        "labels": np.array([1, -1, 0, 1]),
+        "class_names": ("ant", "bee"),
+        "provenance": {"by": "hand"},
+    }
     return FeatureSet(**fields | changes)
 
 
 @pytest.mark.parametrize(
     ("given_dtype", "kept"),
-    [("f2", "f4"), ("f4", "f4"), ("f8", "f8"), (">f4", "f4"), (">f8", "f8"), ("i4", "f4"), ("u1", "f4"), ("i8", "f4"), ("?", "f4")],
+    [
+        ("f2", "f4"),
+        ("f4", "f4"),
+        ("f8", "f8"),
+        (">f4", "f4"),
+        (">f8", "f8"),
+        ("i4", "f4"),
+        ("u1", "f4"),
+        ("i8", "f4"),
+        ("?", "f4"),
+    ],
 )
 def test_features_become_native_floats(given_dtype, kept):
     made = small(features=np.eye(4, 3).astype(given_dtype))
@@ -42,7 +57,10 @@ def test_zero_and_negative_vectors_are_welcome():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"features": np.zeros((0, 3))}, r"features must be at least one row .* got shape \(0, 3\)"),
+        (
+            {"features": np.zeros((0, 3))},
+            r"features must be at least one row .* got shape \(0, 3\)",
+        ),
         ({"features": np.zeros((4, 0))}, "at least one number"),
         ({"features": np.zeros(4)}, r"got shape \(4,\)"),
         ({"features": np.zeros((4, 3, 1))}, r"got shape \(4, 3, 1\)"),
@@ -50,7 +68,10 @@ def test_zero_and_negative_vectors_are_welcome():
         ({"features": [["a", "b"]] * 4}, "features must be real numbers"),
         ({"features": np.eye(4, 3).astype(complex)}, "features must be real numbers"),
         ({"features": np.eye(4, 3).astype(object)}, "features must be real numbers"),
-        ({"features": np.array([[0.0], [np.nan], [1.0], [-np.inf]])}, "NaN or infinity in rows 1, 3"),
+        (
+            {"features": np.array([[0.0], [np.nan], [1.0], [-np.inf]])},
+            "NaN or infinity in rows 1, 3",
+        ),
         ({"labels": np.array([0, 1])}, r"4 rows of features, got shape \(2,\)"),
         ({"labels": np.array([[0, 1, 0, 1]])}, "one entry for each"),
         ({"labels": np.array([0, 1, 2, 0])}, r"from -1 \(unlabelled\) to 1, .* got 2 in row 2"),
@@ -61,7 +82,10 @@ def test_zero_and_negative_vectors_are_welcome():
         ({"class_names": ("ant", "")}, "non-empty strings"),
         ({"class_names": ("ant", 7)}, "non-empty strings, got 7"),
         ({"provenance": {"epochs": 7}}, "'epochs': 7"),
-        ({"names": ("a", "b", "c")}, "names must have one entry for each of the 4 rows of features, got 3"),
+        (
+            {"names": ("a", "b", "c")},
+            "names must have one entry for each of the 4 rows of features, got 3",
+        ),
         ({"names": ("a", "b", "c", 4)}, "names must be strings"),
         ({"names": "abcd"}, "names must be strings, one for each row"),
     ],
@@ -81,7 +105,9 @@ def test_the_numbers_of_a_set():
 @given(hnp.arrays(np.int64, st.integers(1, 30), elements=st.integers(-1, 4)))
 def test_class_rows_agree_with_a_plain_search(labels):
     made = FeatureSet(np.ones((len(labels), 2)), labels, tuple("abcde"), {})
-    assert [rows.tolist() for rows in made.class_rows] == [np.flatnonzero(labels == number).tolist() for number in range(5)]
+    assert [rows.tolist() for rows in made.class_rows] == [
+        np.flatnonzero(labels == number).tolist() for number in range(5)
+    ]
     assert made.class_sizes.tolist() == [len(rows) for rows in made.class_rows]
 
 
@@ -107,7 +133,11 @@ def test_names_follow_their_rows():
 
 def test_fingerprint_follows_the_content_and_not_the_provenance():
     first = small()
-    assert first.fingerprint == small(provenance={}).fingerprint == small(features=np.asfortranarray(np.eye(4, 3))).fingerprint
+    assert (
+        first.fingerprint
+        == small(provenance={}).fingerprint
+        == small(features=np.asfortranarray(np.eye(4, 3))).fingerprint
+    )
     others = [
         small(features=np.eye(4, 3) * 2),
         small(features=np.eye(4, 3, dtype=np.float32)),
@@ -120,5 +150,7 @@ def test_fingerprint_follows_the_content_and_not_the_provenance():
 
 
 def test_the_room_needs_no_torch():
-    code = "import sys, ptmap.features as f; f.load_embedded(); sys.exit('torch' in sys.modules)"
+    code = (
+        "import sys, fewlabels.features as f; f.load_embedded(); sys.exit('torch' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ptmap.data import ImageSet
-from ptmap.features.file_digests import SAVED_EVERY, FileDigests
+from fewlabels.data import ImageSet
+from fewlabels.features.file_digests import SAVED_EVERY, FileDigests
 
 SETTLED = 0.03  # seconds: more than `trusting` asks for
 
@@ -37,7 +37,11 @@ def swap(path, other):
     path.write_bytes(content)
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     after = path.stat()
-    assert (after.st_size, after.st_mtime_ns, after.st_ino) == (before.st_size, before.st_mtime_ns, before.st_ino)
+    assert (after.st_size, after.st_mtime_ns, after.st_ino) == (
+        before.st_size,
+        before.st_mtime_ns,
+        before.st_ino,
+    )
 
 
 @pytest.mark.parametrize("n_workers", [0, 3])
@@ -142,7 +146,9 @@ def test_odd_names_are_kept(table, tmp_path, make_images):
     assert notes == []
 
 
-@pytest.mark.parametrize("content", [b"", b"not a database at all, but long enough to look at" * 40])
+@pytest.mark.parametrize(
+    "content", [b"", b"not a database at all, but long enough to look at" * 40]
+)
 @pytest.mark.usefixtures("trusting")
 def test_a_damaged_table_is_replaced(table, make_images, content):
     images, _ = make_images(range(3))
@@ -200,8 +206,8 @@ def test_what_was_hashed_is_safe_before_the_end(table, make_images):
 WRITER = """
 import sys
 from pathlib import Path
-from ptmap.data import read_images
-from ptmap.features import file_digests
+from fewlabels.data import read_images
+from fewlabels.features import file_digests
 file_digests.RACY_NS = 0
 file_digests.SAVED_EVERY = 4
 for _ in range(10):
@@ -212,7 +218,12 @@ for _ in range(10):
 def test_several_processes_share_the_table(table, make_images):
     images, notes = make_images(range(100))
     time.sleep(SETTLED)
-    writers = [subprocess.Popen([sys.executable, "-W", "error", "-c", WRITER, table.path, images.path(0).parent]) for _ in range(3)]
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-W", "error", "-c", WRITER, table.path, images.path(0).parent]
+        )
+        for _ in range(3)
+    ]
     assert [writer.wait(60) for writer in writers] == [0, 0, 0]
     found = table.identify(images)
     assert notes == []

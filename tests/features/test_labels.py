@@ -3,12 +3,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ptmap.errors import InputError
-from ptmap.features.labels import number_labels
+from fewlabels.errors import InputError
+from fewlabels.features.labels import number_labels
 
 
-@pytest.mark.parametrize("blank", [None, float("nan"), "", -1, -1.0, np.float32("nan"), np.int64(-1)])
-@pytest.mark.parametrize(("labels", "names"), [(["owl", "fox", "owl"], ("fox", "owl")), ([30, 4, 30], ("4", "30"))])
+@pytest.mark.parametrize(
+    "blank", [None, float("nan"), "", -1, -1.0, np.float32("nan"), np.int64(-1)]
+)
+@pytest.mark.parametrize(
+    ("labels", "names"), [(["owl", "fox", "owl"], ("fox", "owl")), ([30, 4, 30], ("4", "30"))]
+)
 def test_every_blank_is_unlabelled(blank, labels, names):
     numbers, found = number_labels([*labels, blank])
     assert numbers.tolist() == [1, 0, 1, -1]
@@ -37,7 +41,17 @@ def test_class_names_give_the_order_and_may_have_no_rows():
 
 @pytest.mark.parametrize(
     "labels",
-    [[1, "fox"], [1.5, 2], [b"fox"], [[1], [2]], [["a"], "b"], np.zeros((2, 2), int), [-2, 1], [float("inf")], np.array(["2020"], "M8[Y]")],
+    [
+        [1, "fox"],
+        [1.5, 2],
+        [b"fox"],
+        [[1], [2]],
+        [["a"], "b"],
+        np.zeros((2, 2), int),
+        [-2, 1],
+        [float("inf")],
+        np.array(["2020"], "M8[Y]"),
+    ],
 )
 def test_nonsense_is_refused(labels):
     with pytest.raises(InputError, match="labels must"):
@@ -46,21 +60,34 @@ def test_nonsense_is_refused(labels):
 
 @pytest.mark.parametrize("blank", [-1, float("nan"), None])
 def test_a_blank_that_became_text_is_refused(blank):
-    with pytest.raises(InputError, match=r"labels must be an array of dtype=object .* in row 1\. .*'' for no label"):
+    with pytest.raises(
+        InputError, match=r"labels must be an array of dtype=object .* in row 1\. .*'' for no label"
+    ):
         number_labels(np.array(["owl", str(blank), "fox"]))
     assert number_labels(np.array(["owl", blank, "fox"], dtype=object))[0].tolist() == [1, -1, 0]
 
 
 def test_pandas_blanks_are_unlabelled():
     pandas = pytest.importorskip("pandas")
-    assert number_labels(pandas.Series(["owl", pandas.NA, "fox"], dtype="string"))[0].tolist() == [1, -1, 0]
+    assert number_labels(pandas.Series(["owl", pandas.NA, "fox"], dtype="string"))[0].tolist() == [
+        1,
+        -1,
+        0,
+    ]
 
 
 def test_nothing_labelled_has_no_classes():
     assert number_labels([None, "", -1])[1] == ()
 
 
-@given(st.lists(st.one_of(st.none(), st.text(st.characters(exclude_characters="\0"), min_size=1, max_size=4)), max_size=12))
+@given(
+    st.lists(
+        st.one_of(
+            st.none(), st.text(st.characters(exclude_characters="\0"), min_size=1, max_size=4)
+        ),
+        max_size=12,
+    )
+)
 def test_numbers_lead_back_to_the_names(labels):
     numbers, names = number_labels(labels)
     assert [None if number < 0 else names[number] for number in numbers] == labels

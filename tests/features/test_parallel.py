@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ptmap.features.parallel import AHEAD, cut, map_in_order
+from fewlabels.features.parallel import AHEAD, cut, map_in_order
 
 
 @given(items=st.lists(st.integers()), length=st.integers(1, 9))
@@ -21,7 +21,9 @@ def test_results_come_in_order_although_tasks_end_out_of_order(n_workers):
         time.sleep(0.01 if number % 3 == 0 else 0)
         return number * number
 
-    assert list(map_in_order(task, range(20), n_workers=n_workers)) == [number * number for number in range(20)]
+    assert list(map_in_order(task, range(20), n_workers=n_workers)) == [
+        number * number for number in range(20)
+    ]
 
 
 def test_nobody_runs_far_ahead():
@@ -31,7 +33,7 @@ def test_nobody_runs_far_ahead():
     time.sleep(0.05)
     assert len(begun) <= 2 + AHEAD
     results.close()
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("ptmap")]
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("fewlabels")]
 
 
 @pytest.mark.parametrize("n_workers", [0, 2])
@@ -44,5 +46,9 @@ def test_an_error_comes_where_its_result_would_have_come(n_workers):
 
 def test_every_worker_is_set_up_and_the_caller_is_not():
     here = threading.local()
-    list(map_in_order(lambda _: here.ready, range(8), n_workers=2, set_up=lambda: setattr(here, "ready", True)))
+    list(
+        map_in_order(
+            lambda _: here.ready, range(8), n_workers=2, set_up=lambda: setattr(here, "ready", True)
+        )
+    )
     assert not hasattr(here, "ready")

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from ptmap.errors import FileFormatError, InputError, MissingExtraError
-from ptmap.features import FeatureSet, read_features
-from ptmap.features.readers import READERS
+from fewlabels.errors import FileFormatError, InputError, MissingExtraError
+from fewlabels.features import FeatureSet, read_features
+from fewlabels.features.readers import READERS
 
 NAMES = ["ant", "bee"]
 FEATURES = np.random.default_rng(5).exponential(size=(6, 4)).astype("f4")
@@ -22,7 +22,10 @@ SUFFIXES = sorted(READERS)
 
 def write(path, features=FEATURES):
     """The same six vectors of two classes in the format that the suffix says."""
-    by_name = {name: [features[row] for row in np.flatnonzero(number == LABELS)] for number, name in enumerate(NAMES)}
+    by_name = {
+        name: [features[row] for row in np.flatnonzero(number == LABELS)]
+        for number, name in enumerate(NAMES)
+    }
     names_of_rows = [NAMES[number] for number in LABELS]
     match path.suffix:
         case ".safetensors":
@@ -33,9 +36,18 @@ def write(path, features=FEATURES):
             np.save(path, features)
             np.save(path.with_name(f"{path.stem}_labels.npy"), names_of_rows)
         case ".parquet":
-            parquet.write_table(pa.table({"embedding": list(features), "label": names_of_rows}), path)
+            parquet.write_table(
+                pa.table({"embedding": list(features), "label": names_of_rows}), path
+            )
         case ".pt":
-            torch.save({"features": torch.from_numpy(features), "labels": torch.from_numpy(LABELS), "class_names": NAMES}, path)
+            torch.save(
+                {
+                    "features": torch.from_numpy(features),
+                    "labels": torch.from_numpy(LABELS),
+                    "class_names": NAMES,
+                },
+                path,
+            )
         case ".pkl" | ".plk":
             path.write_bytes(pickle.dumps(by_name))
     return path
@@ -54,7 +66,19 @@ def test_every_format_tells_the_same(tmp_path, suffix):
 def test_every_cut_of_every_format_is_refused(tmp_path, suffix):
     path = write(tmp_path / f"x{suffix}")
     whole = path.read_bytes()
-    for size in sorted({0, 1, 2, 7, 8, 9, 60, *np.linspace(10, len(whole) - 1, 40).astype(int).tolist(), len(whole) - 2}):
+    for size in sorted(
+        {
+            0,
+            1,
+            2,
+            7,
+            8,
+            9,
+            60,
+            *np.linspace(10, len(whole) - 1, 40).astype(int).tolist(),
+            len(whole) - 2,
+        }
+    ):
         path.write_bytes(whole[:size])
         with pytest.raises(FileFormatError) as caught:
             read_features(path)
@@ -114,7 +138,9 @@ def test_broken_numbers_are_named_with_the_file(tmp_path, suffix):
 
 def test_unknown_suffix_lists_the_known(tmp_path):
     (tmp_path / "x.csv").write_text("1,2")
-    with pytest.raises(InputError, match=r"\.safetensors, \.npz, \.npy, \.parquet, \.pt, \.pkl, \.plk, got '\.csv'"):
+    with pytest.raises(
+        InputError, match=r"\.safetensors, \.npz, \.npy, \.parquet, \.pt, \.pkl, \.plk, got '\.csv'"
+    ):
         read_features(tmp_path / "x.csv")
 
 
@@ -184,7 +210,10 @@ def test_files_without_labels_are_refused_or_read_as_unlabelled(tmp_path, suffix
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_labels_that_are_there_are_read_whether_needed_or_not(tmp_path, suffix):
-    assert read_features(write(tmp_path / f"x{suffix}"), labels_needed=False).labels.tolist() == LABELS.tolist()
+    assert (
+        read_features(write(tmp_path / f"x{suffix}"), labels_needed=False).labels.tolist()
+        == LABELS.tolist()
+    )
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".npz"])
@@ -208,7 +237,15 @@ def test_a_compressed_npz_with_a_damaged_member(tmp_path):
         read_features(path)
 
 
-@pytest.mark.parametrize("kind", [pa.list_(pa.float32()), pa.large_list(pa.float64()), pa.list_(pa.float32(), 4), pa.list_(pa.float16())])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.list_(pa.float32()),
+        pa.large_list(pa.float64()),
+        pa.list_(pa.float32(), 4),
+        pa.list_(pa.float16()),
+    ],
+)
 @pytest.mark.parametrize(
     "labels",
     [
@@ -231,7 +268,10 @@ def test_parquet_without_labels_is_unlabelled(tmp_path):
     assert read_features(tmp_path / "x.parquet").labels.tolist() == [-1] * 6
 
 
-@pytest.mark.parametrize("column", [[[1.0], [1.0, 2.0]], [[1.0], None], [], [[], []], [1.0, 2.0], ["a", "b"], [["a"], ["b"]]])
+@pytest.mark.parametrize(
+    "column",
+    [[[1.0], [1.0, 2.0]], [[1.0], None], [], [[], []], [1.0, 2.0], ["a", "b"], [["a"], ["b"]]],
+)
 def test_parquet_columns_that_are_no_vectors(tmp_path, column):
     parquet.write_table(pa.table({"embedding": column}), tmp_path / "x.parquet")
     with pytest.raises(FileFormatError):
@@ -243,11 +283,13 @@ def test_parquet_without_its_column_or_its_package(tmp_path, monkeypatch):
     with pytest.raises(FileFormatError, match="a column 'embedding'"):
         read_features(tmp_path / "x.parquet")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingExtraError, match=r"ptmap\[parquet\]"):
+    with pytest.raises(MissingExtraError, match=r"fewlabels\[parquet\]"):
         read_features(tmp_path / "x.parquet")
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int32])
+@pytest.mark.parametrize(
+    "dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int32]
+)
 def test_pt_dtypes_and_class_dicts(tmp_path, dtype):
     path = tmp_path / "x.pt"
     tensor = torch.arange(1, 25).reshape(6, 4).to(dtype)
@@ -258,7 +300,9 @@ def test_pt_dtypes_and_class_dicts(tmp_path, dtype):
 
 
 def test_pt_with_gradients_and_names_as_labels(tmp_path):
-    torch.save({"features": torch.ones(2, 3, requires_grad=True), "labels": ["b", "a"]}, tmp_path / "x.pt")
+    torch.save(
+        {"features": torch.ones(2, 3, requires_grad=True), "labels": ["b", "a"]}, tmp_path / "x.pt"
+    )
     assert read_features(tmp_path / "x.pt").labels.tolist() == [1, 0]
 
 
@@ -275,7 +319,10 @@ def test_pt_with_code_is_refused_in_one_sentence(tmp_path):
         ({}, "must hold a dict with entries, got dict"),
         ([1, 2], "got list"),
         (FEATURES, "got ndarray"),
-        ({"a": [np.ones(3)], "b": [np.ones(2)]}, r"class 'b' must hold at least one vector of 3 numbers .* got shape \(1, 2\)"),
+        (
+            {"a": [np.ones(3)], "b": [np.ones(2)]},
+            r"class 'b' must hold at least one vector of 3 numbers .* got shape \(1, 2\)",
+        ),
         ({"a": [np.ones(3)], "b": []}, "class 'b' must hold at least one vector"),
         ({"a": np.ones(3)}, "class 'a' must hold"),
         ({"a": 1.0}, "class 'a' must hold"),
@@ -295,7 +342,9 @@ def test_pickles_of_something_else(tmp_path, content, message):
 @pytest.mark.parametrize("protocol", range(6))
 def test_the_authors_dump(tmp_path, protocol):
     """Their save_features.py: pickle.dump({class number: [vector, ...]}) from a defaultdict-like loop."""
-    content = {number: [FEATURES[row] for row in np.flatnonzero(number == LABELS)] for number in (1, 0)}
+    content = {
+        number: [FEATURES[row] for row in np.flatnonzero(number == LABELS)] for number in (1, 0)
+    }
     (tmp_path / "output.plk").write_bytes(pickle.dumps(content, protocol=protocol))
     read = read_features(tmp_path / "output.plk")
     assert read.class_names == ("0", "1")

@@ -3,14 +3,24 @@ from dataclasses import fields, replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ptmap.features import recipe as module
-from ptmap.features.recipe import Recipe
+from fewlabels.features import recipe as module
+from fewlabels.features.recipe import Recipe
 
-FIRST = Recipe(backbone="conv4", weights="0" * 32, transform="crop(32)", views="center", precision="float32", dim=64)
+FIRST = Recipe(
+    backbone="conv4",
+    weights="0" * 32,
+    transform="crop(32)",
+    views="center",
+    precision="float32",
+    dim=64,
+)
 
 
 def test_every_field_is_part_of_the_key():
-    changed = [replace(FIRST, **{field.name: 65 if field.name == "dim" else "other"}) for field in fields(FIRST)]
+    changed = [
+        replace(FIRST, **{field.name: 65 if field.name == "dim" else "other"})
+        for field in fields(FIRST)
+    ]
     assert len({FIRST.key, *(other.key for other in changed)}) == 1 + len(fields(FIRST))
 
 

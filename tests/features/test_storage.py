@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from ptmap.errors import FileFormatError, InputError
-from ptmap.features import FeatureSet, read_features
-from ptmap.features.storage import KEY
+from fewlabels.errors import FileFormatError, InputError
+from fewlabels.features import FeatureSet, read_features
+from fewlabels.features.storage import KEY
 
 RNG_SEED = 3
 
@@ -17,11 +17,19 @@ RNG_SEED = 3
 @pytest.fixture
 def made():
     rng = np.random.default_rng(RNG_SEED)
-    return FeatureSet.from_arrays(rng.exponential(size=(12, 5)).astype("f4"), ["käse", "", "a b"] * 4, provenance={"split": "novel — 1"})
+    return FeatureSet.from_arrays(
+        rng.exponential(size=(12, 5)).astype("f4"),
+        ["käse", "", "a b"] * 4,
+        provenance={"split": "novel — 1"},
+    )
 
 
 def same(first, second):
-    return (first.labels.tolist(), first.class_names, first.provenance) == (second.labels.tolist(), second.class_names, second.provenance)
+    return (first.labels.tolist(), first.class_names, first.provenance) == (
+        second.labels.tolist(),
+        second.class_names,
+        second.provenance,
+    )
 
 
 def test_float32_comes_back_bit_for_bit(made, tmp_path):
@@ -56,19 +64,32 @@ def test_a_set_without_names_makes_the_bytes_it_always_made(made, tmp_path):
 @pytest.mark.parametrize("names", [b'["one"]', b"[1, 2]", b"{", b'"ab"'])
 def test_names_that_do_not_fit_are_refused(tmp_path, names):
     about = {"version": 1, "encoding": "float32", "class_names": ["a"], "provenance": {}}
-    tensors = {"features": np.ones((2, 2), "f4"), "labels": np.zeros(2, "i8"), "names": np.frombuffer(names, "u1")}
-    safetensors.numpy.save_file(tensors, tmp_path / "x.safetensors", metadata={KEY: json.dumps(about)})
+    tensors = {
+        "features": np.ones((2, 2), "f4"),
+        "labels": np.zeros(2, "i8"),
+        "names": np.frombuffer(names, "u1"),
+    }
+    safetensors.numpy.save_file(
+        tensors, tmp_path / "x.safetensors", metadata={KEY: json.dumps(about)}
+    )
     with pytest.raises(FileFormatError, match=r"x\.safetensors"):
         FeatureSet.load(tmp_path / "x.safetensors")
 
 
 def test_float16_rounds_as_numpy_does(made, tmp_path):
     made.save(tmp_path / "x.safetensors", encoding="float16")
-    np.testing.assert_array_equal(FeatureSet.load(tmp_path / "x.safetensors").features, made.features.astype("f2").astype("f4"))
+    np.testing.assert_array_equal(
+        FeatureSet.load(tmp_path / "x.safetensors").features,
+        made.features.astype("f2").astype("f4"),
+    )
 
 
 @given(
-    features=hnp.arrays(np.float32, hnp.array_shapes(min_dims=2, max_dims=2), elements=st.floats(0, 2.0**60, width=32)),
+    features=hnp.arrays(
+        np.float32,
+        hnp.array_shapes(min_dims=2, max_dims=2),
+        elements=st.floats(0, 2.0**60, width=32),
+    ),
     names=st.lists(st.text(min_size=1), min_size=1, max_size=4, unique=True),
     provenance=st.dictionaries(st.text(), st.text(), max_size=3),
 )
@@ -84,8 +105,13 @@ def test_root8_is_within_half_a_step_of_the_root(tmp_path_factory, features, nam
 
 
 def test_root8_refuses_negatives(tmp_path):
-    with pytest.raises(InputError, match=r"must not be negative for encoding root8, got some in row 2\. Use float16"):
-        FeatureSet.from_arrays([[1, 0], [0, 1], [-1, 0]], [0, 0, 0]).save(tmp_path / "n.safetensors", encoding="root8")
+    with pytest.raises(
+        InputError,
+        match=r"must not be negative for encoding root8, got some in row 2\. Use float16",
+    ):
+        FeatureSet.from_arrays([[1, 0], [0, 1], [-1, 0]], [0, 0, 0]).save(
+            tmp_path / "n.safetensors", encoding="root8"
+        )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -109,7 +135,9 @@ def test_a_failing_write_leaves_the_old_file_and_no_rubbish(made, tmp_path, monk
     path = tmp_path / "x.safetensors"
     made.save(path)
     before = path.read_bytes()
-    monkeypatch.setattr("pathlib.Path.replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+    monkeypatch.setattr(
+        "pathlib.Path.replace", lambda *_: (_ for _ in ()).throw(OSError("disk full"))
+    )
     with pytest.raises(OSError, match="disk full"):
         made.subset([0]).save(path)
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
@@ -119,12 +147,24 @@ def test_a_failing_write_leaves_the_old_file_and_no_rubbish(made, tmp_path, monk
 @pytest.mark.parametrize(
     ("metadata", "message"),
     [
-        (None, "not of ptmap features"),
-        ({"format": "pt"}, "not of ptmap features"),
-        ({"version": 2, "encoding": "float32"}, r"version 2, this ptmap reads up to 1\. Upgrade"),
-        ({"version": 1, "encoding": "zip", "class_names": ["a"], "provenance": {}}, "encoding must be one of"),
-        ({"version": 1, "encoding": "float32", "class_names": ["a", "a"], "provenance": {}}, "more than once"),
-        ({"version": 1, "encoding": "root8", "class_names": ["a"], "provenance": {}}, "cannot be read"),
+        (None, "not of fewlabels features"),
+        ({"format": "pt"}, "not of fewlabels features"),
+        (
+            {"version": 2, "encoding": "float32"},
+            r"version 2, this fewlabels reads up to 1\. Upgrade",
+        ),
+        (
+            {"version": 1, "encoding": "zip", "class_names": ["a"], "provenance": {}},
+            "encoding must be one of",
+        ),
+        (
+            {"version": 1, "encoding": "float32", "class_names": ["a", "a"], "provenance": {}},
+            "more than once",
+        ),
+        (
+            {"version": 1, "encoding": "root8", "class_names": ["a"], "provenance": {}},
+            "cannot be read",
+        ),
         ({"version": 1, "encoding": "float32"}, "cannot be read"),
         ("[1", "cannot be read"),
     ],
@@ -135,7 +175,9 @@ def test_metadata_of_others_or_of_the_future(tmp_path, metadata, message):
     elif isinstance(metadata, str):
         metadata = {KEY: metadata}
     path = tmp_path / "x.safetensors"
-    safetensors.numpy.save_file({"features": np.ones((2, 2), "f4"), "labels": np.zeros(2, "i8")}, path, metadata=metadata)
+    safetensors.numpy.save_file(
+        {"features": np.ones((2, 2), "f4"), "labels": np.zeros(2, "i8")}, path, metadata=metadata
+    )
     with pytest.raises(FileFormatError, match=message) as caught:
         FeatureSet.load(path)
     assert str(path) in str(caught.value)

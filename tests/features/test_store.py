@@ -14,13 +14,20 @@ import safetensors.numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ptmap.errors import InputError
-from ptmap.features import FeatureStore
-from ptmap.features.recipe import Recipe
-from ptmap.features.shards import ABANDONED_SECONDS
-from ptmap.features.store import default_root
+from fewlabels.errors import InputError
+from fewlabels.features import FeatureStore
+from fewlabels.features.recipe import Recipe
+from fewlabels.features.shards import ABANDONED_SECONDS
+from fewlabels.features.store import default_root
 
-RECIPE = Recipe(backbone="conv4", weights="0" * 32, transform="crop(32)", views="center", precision="float32", dim=3)
+RECIPE = Recipe(
+    backbone="conv4",
+    weights="0" * 32,
+    transform="crop(32)",
+    views="center",
+    precision="float32",
+    dim=3,
+)
 
 
 def digest_of(number):
@@ -32,7 +39,11 @@ def row_of(number):
 
 
 def put(store, numbers, recipe=RECIPE):
-    store.put(recipe, [digest_of(number) for number in numbers], np.stack([row_of(number) for number in numbers]))
+    store.put(
+        recipe,
+        [digest_of(number) for number in numbers],
+        np.stack([row_of(number) for number in numbers]),
+    )
 
 
 def assert_holds(store, numbers, recipe=RECIPE, *, among=range(12)):
@@ -52,7 +63,10 @@ def store(tmp_path):
 
 
 @settings(deadline=None, max_examples=30)
-@given(st.lists(st.lists(st.integers(0, 30), min_size=1, max_size=6, unique=True), max_size=6), st.lists(st.integers(0, 30), max_size=40))
+@given(
+    st.lists(st.lists(st.integers(0, 30), min_size=1, max_size=6, unique=True), max_size=6),
+    st.lists(st.integers(0, 30), max_size=40),
+)
 def test_it_answers_as_a_dict_would(tmp_path_factory, written, asked):
     store = FeatureStore(tmp_path_factory.mktemp("store"))
     for numbers in written:
@@ -69,7 +83,11 @@ def test_opening_and_asking_make_nothing(store):
 def test_the_recipe_can_be_read_by_a_person(store):
     put(store, [1])
     written = json.loads((store.root / RECIPE.key / "recipe.json").read_text())
-    assert (written["backbone"], written["transform"], written["version"]) == ("conv4", "crop(32)", 1)
+    assert (written["backbone"], written["transform"], written["version"]) == (
+        "conv4",
+        "crop(32)",
+        1,
+    )
 
 
 def test_another_recipe_sees_nothing(store):
@@ -87,10 +105,14 @@ def test_the_same_rows_make_the_same_shard(store):
     put(store, [1, 2])
     put(store, [1, 2])
     assert len(shards(store)) == 1
-    assert store.n_bytes == sum(path.stat().st_size for path in store.root.rglob("*") if path.is_file())
+    assert store.n_bytes == sum(
+        path.stat().st_size for path in store.root.rglob("*") if path.is_file()
+    )
 
 
-@pytest.mark.parametrize("rows", [np.zeros((1, 3), "f4"), np.zeros((2, 4), "f4"), np.zeros((2, 3), "f8")])
+@pytest.mark.parametrize(
+    "rows", [np.zeros((1, 3), "f4"), np.zeros((2, 4), "f4"), np.zeros((2, 3), "f8")]
+)
 def test_rows_that_do_not_fit_are_refused(store, rows):
     with pytest.raises(InputError, match=r"rows must be float32 of shape \(2, 3\)"):
         store.put(RECIPE, [digest_of(1), digest_of(2)], rows)
@@ -137,7 +159,9 @@ def replace_by_features_of_others(path, other):
 
 def replace_by_a_shard_of_another_recipe(path, other):
     path.unlink()
-    (path.parent / other.name).write_bytes(other.read_bytes())  # whole, under its right name, in the wrong folder
+    (path.parent / other.name).write_bytes(
+        other.read_bytes()
+    )  # whole, under its right name, in the wrong folder
 
 
 @pytest.mark.parametrize(
@@ -159,7 +183,9 @@ def test_a_damaged_shard_is_noticed_removed_and_written_again(store, damage):
     [victim] = shards(store)
     put(store, [3])
     damage(victim, shards(store, other)[0])
-    with pytest.warns(UserWarning, match=r"shard-.*(is damaged|belongs to another recipe): it is removed"):
+    with pytest.warns(
+        UserWarning, match=r"shard-.*(is damaged|belongs to another recipe): it is removed"
+    ):
         assert_holds(store, {3})
     assert len(shards(store)) == 1
     put(store, [1, 2])
@@ -174,7 +200,9 @@ def test_files_of_others_are_left_alone(store):
     assert len(list((store.root / RECIPE.key).iterdir())) == 5
 
 
-@pytest.mark.filterwarnings("ignore:.*is damaged")  # or not noticed, if the whole one is opened first
+@pytest.mark.filterwarnings(
+    "ignore:.*is damaged"
+)  # or not noticed, if the whole one is opened first
 def test_rows_in_a_damaged_shard_are_taken_from_another_that_has_them(store):
     put(store, [1, 2])
     [victim] = shards(store)
@@ -193,7 +221,9 @@ def test_a_disk_that_takes_nothing_is_a_warning(store):
 
 def test_what_a_dead_process_left_is_swept(store):
     put(store, [1])
-    old, young = (store.root / RECIPE.key / f".shard-x.safetensors.{name}" for name in ("old", "young"))
+    old, young = (
+        store.root / RECIPE.key / f".shard-x.safetensors.{name}" for name in ("old", "young")
+    )
     for path in (old, young):
         path.touch()
     before = time.time() - ABANDONED_SECONDS - 1
@@ -210,8 +240,8 @@ def test_what_a_dead_process_left_is_swept(store):
 WRITER = """
 import sys
 import numpy as np
-from ptmap.features.recipe import Recipe
-from ptmap.features.store import FeatureStore
+from fewlabels.features.recipe import Recipe
+from fewlabels.features.store import FeatureStore
 root, start, stop = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 recipe = Recipe(backbone="conv4", weights="0" * 32, transform="crop(32)", views="center", precision="float32", dim=3)
 store = FeatureStore(root)
@@ -224,7 +254,10 @@ for number in range(start, stop):
 
 def test_several_processes_write_and_read_at_once(store):
     writers = [
-        subprocess.Popen([sys.executable, "-W", "error", "-c", WRITER, store.root, str(start), str(start + 30)]) for start in (0, 0, 20)
+        subprocess.Popen(
+            [sys.executable, "-W", "error", "-c", WRITER, store.root, str(start), str(start + 30)]
+        )
+        for start in (0, 0, 20)
     ]
     assert [writer.wait(60) for writer in writers] == [0, 0, 0]
     assert_holds(store, set(range(51)), among=range(60))
@@ -235,23 +268,23 @@ def test_several_processes_write_and_read_at_once(store):
 
 
 def test_the_place_can_be_chosen_by_the_environment(monkeypatch, tmp_path):
-    monkeypatch.setenv("PTMAP_CACHE", str(tmp_path))
+    monkeypatch.setenv("FEWLABELS_CACHE", str(tmp_path))
     assert FeatureStore().root == tmp_path / "features"
 
 
 @pytest.mark.parametrize(
     ("platform", "variables", "expected"),
     [
-        ("linux", {}, "~/.cache/ptmap/features"),
-        ("linux", {"XDG_CACHE_HOME": "/elsewhere"}, "/elsewhere/ptmap/features"),
-        ("linux", {"XDG_CACHE_HOME": "relative"}, "~/.cache/ptmap/features"),
-        ("darwin", {"XDG_CACHE_HOME": "/elsewhere"}, "~/Library/Caches/ptmap/features"),
-        ("win32", {}, "~/AppData/Local/ptmap/features"),
-        ("win32", {"LOCALAPPDATA": "/local"}, "/local/ptmap/features"),
+        ("linux", {}, "~/.cache/fewlabels/features"),
+        ("linux", {"XDG_CACHE_HOME": "/elsewhere"}, "/elsewhere/fewlabels/features"),
+        ("linux", {"XDG_CACHE_HOME": "relative"}, "~/.cache/fewlabels/features"),
+        ("darwin", {"XDG_CACHE_HOME": "/elsewhere"}, "~/Library/Caches/fewlabels/features"),
+        ("win32", {}, "~/AppData/Local/fewlabels/features"),
+        ("win32", {"LOCALAPPDATA": "/local"}, "/local/fewlabels/features"),
     ],
 )
 def test_each_platform_has_its_place_for_caches(monkeypatch, platform, variables, expected):
-    for name in ("PTMAP_CACHE", "XDG_CACHE_HOME", "LOCALAPPDATA"):
+    for name in ("FEWLABELS_CACHE", "XDG_CACHE_HOME", "LOCALAPPDATA"):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
@@ -260,5 +293,5 @@ def test_each_platform_has_its_place_for_caches(monkeypatch, platform, variables
 
 
 def test_the_store_needs_no_torch():
-    code = "import sys; from ptmap.features import FeatureStore; FeatureStore(); sys.exit('torch' in sys.modules)"
+    code = "import sys; from fewlabels.features import FeatureStore; FeatureStore(); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from ptmap import AtLeast, FeatureSet, load_embedded, sample_episodes
-from ptmap.evaluation.engines import make_engine
-from ptmap.methods import METHODS, configure
+from fewlabels import AtLeast, FeatureSet, load_embedded, sample_episodes
+from fewlabels.evaluation.engines import make_engine
+from fewlabels.methods.base import METHODS, configure
 
 PAPER_METHODS = pytest.mark.parametrize("name", METHODS)
 PIPELINES = (
@@ -23,7 +23,9 @@ def made_up(n_classes, *, size=24, dim=16, spread=1.0, scale=1.0, seed=0):
     """Overlapping classes of non-negative vectors of norm about 4 * scale."""
     rng = np.random.default_rng(seed)
     labels = np.repeat(np.arange(n_classes), size)
-    x = np.abs(rng.gamma(1.0, size=(n_classes, dim))[labels] + spread * rng.normal(size=(len(labels), dim)))
+    x = np.abs(
+        rng.gamma(1.0, size=(n_classes, dim))[labels] + spread * rng.normal(size=(len(labels), dim))
+    )
     return FeatureSet.from_arrays((scale * x).astype(np.float32), labels)
 
 
@@ -43,7 +45,9 @@ def assert_labels_agree(features, methods, **shape):
     fused = make_engine(features, engine="numba", device="cpu")
     for method in methods:
         expected = reference.predict(method, episodes)
-        np.testing.assert_array_equal(fused.predict(method, episodes), expected, err_msg=str(method))
+        np.testing.assert_array_equal(
+            fused.predict(method, episodes), expected, err_msg=str(method)
+        )
     return expected
 
 
@@ -74,7 +78,9 @@ def test_real_episodes_of_every_method(real, name, n_shot):
     ids=str,
 )
 def test_random_episodes_of_every_shape(random, name, n_way, n_shot, queries):
-    assert_labels_agree(random, [configure(name, n_shot=n_shot)], n_way=n_way, n_shot=n_shot, queries=queries)
+    assert_labels_agree(
+        random, [configure(name, n_shot=n_shot)], n_way=n_way, n_shot=n_shot, queries=queries
+    )
 
 
 @pytest.mark.parametrize("pipeline", PIPELINES)
@@ -83,7 +89,9 @@ def test_every_pipeline(random, pipeline):
     assert_labels_agree(random, methods, n_episodes=3, n_way=4, n_shot=2, queries=8)
 
 
-@pytest.mark.parametrize("proportions", ["uniform", "free", [0.5, 0.3, 0.2], [2, 8, 20], [0, 10, 20], [30, 0, 0]])
+@pytest.mark.parametrize(
+    "proportions", ["uniform", "free", [0.5, 0.3, 0.2], [2, 8, 20], [0, 10, 20], [30, 0, 0]]
+)
 def test_given_class_sizes(random, proportions):
     method = configure("map", n_shot=1, proportions=proportions)
     labels = assert_labels_agree(random, [method], n_way=3, n_shot=1, queries=10)
@@ -93,17 +101,39 @@ def test_given_class_sizes(random, proportions):
 
 @pytest.mark.parametrize("counts", [[0, 0, 0], [5, 5, 5], [20, 0, 0], [0, 30, 0], [10, 10, 10]])
 def test_lower_bounds_on_class_sizes(random, counts):
-    assert_labels_agree(random, [configure("map", n_shot=1, proportions=AtLeast(counts))], n_way=3, n_shot=1, queries=10)
+    assert_labels_agree(
+        random,
+        [configure("map", n_shot=1, proportions=AtLeast(counts))],
+        n_way=3,
+        n_shot=1,
+        queries=10,
+    )
 
 
 def test_each_episode_may_have_class_sizes_of_its_own(random):
-    sizes = torch.tensor(np.random.default_rng(0).multinomial(27, [1 / 3] * 3, size=150) + 1, dtype=torch.float64)
-    assert_labels_agree(random, [configure("map", n_shot=1, proportions=sizes)], n_episodes=150, n_way=3, n_shot=1, queries=10)
+    sizes = torch.tensor(
+        np.random.default_rng(0).multinomial(27, [1 / 3] * 3, size=150) + 1, dtype=torch.float64
+    )
+    assert_labels_agree(
+        random,
+        [configure("map", n_shot=1, proportions=sizes)],
+        n_episodes=150,
+        n_way=3,
+        n_shot=1,
+        queries=10,
+    )
 
 
 @pytest.mark.parametrize(
     "settings",
-    [{"n_steps": 0}, {"n_steps": 1}, {"alpha": 1.0}, {"lam": 1.0}, {"lam": 100.0, "n_steps": 9}, {"alpha": 1.0, "lam": 50.0, "n_steps": 9}],
+    [
+        {"n_steps": 0},
+        {"n_steps": 1},
+        {"alpha": 1.0},
+        {"lam": 1.0},
+        {"lam": 100.0, "n_steps": 9},
+        {"alpha": 1.0, "lam": 50.0, "n_steps": 9},
+    ],
     ids=str,
 )
 def test_settings_far_from_the_papers(random, settings):
@@ -113,21 +143,33 @@ def test_settings_far_from_the_papers(random, settings):
 
 @pytest.mark.parametrize(
     ("name", "pipeline", "n_way"),
-    [("ncm", "none", 5), ("kmeans", "none", 5), ("soft-kmeans", "none", 5), ("ncm", "center | unit", 2), ("kmeans", "center | unit", 5)],
+    [
+        ("ncm", "none", 5),
+        ("kmeans", "none", 5),
+        ("soft-kmeans", "none", 5),
+        ("ncm", "center | unit", 2),
+        ("kmeans", "center | unit", 5),
+    ],
 )
 @pytest.mark.parametrize("scale", [1e-3, 1.0])
 @pytest.mark.parametrize("gap", [0.0, 1e3])
 def test_raw_features_of_any_scale_and_in_groups_far_apart(name, pipeline, n_way, scale, gap):
     close = made_up(8, size=60)
-    apart = close.features + np.float32(gap) * np.outer(close.labels % 2, np.eye(16)[0]).astype(np.float32)
+    apart = close.features + np.float32(gap) * np.outer(close.labels % 2, np.eye(16)[0]).astype(
+        np.float32
+    )
     features = FeatureSet(np.float32(scale) * apart, close.labels, close.class_names, {})
     method = configure(name, n_shot=1, pipeline=pipeline)
-    assert_labels_agree(features, [method], n_episodes=300, seed=0, n_way=n_way, n_shot=1, queries=15)
+    assert_labels_agree(
+        features, [method], n_episodes=300, seed=0, n_way=n_way, n_shot=1, queries=15
+    )
 
 
 def test_map_of_features_that_were_not_normalised():
     method = configure("map", n_shot=1, pipeline="none", n_steps=3)
-    assert_labels_agree(made_up(8, spread=2.0, scale=30.0), [method], n_episodes=1, n_way=3, n_shot=1, queries=8)
+    assert_labels_agree(
+        made_up(8, spread=2.0, scale=30.0), [method], n_episodes=1, n_way=3, n_shot=1, queries=8
+    )
 
 
 def test_classes_far_from_the_origin_are_told_apart():
@@ -140,7 +182,9 @@ def test_classes_far_from_the_origin_are_told_apart():
 @PAPER_METHODS
 def test_64_ways(name):
     features = made_up(64, dim=32, size=8)
-    assert_labels_agree(features, [configure(name, n_shot=1)], n_episodes=2, n_way=64, n_shot=1, queries=4)
+    assert_labels_agree(
+        features, [configure(name, n_shot=1)], n_episodes=2, n_way=64, n_shot=1, queries=4
+    )
 
 
 def test_an_episode_does_not_know_its_neighbours(real):
@@ -149,7 +193,9 @@ def test_an_episode_does_not_know_its_neighbours(real):
     for name in METHODS:
         method = configure(name, n_shot=1)
         together = engine.predict(method, episodes)
-        alone = np.concatenate([engine.predict(method, episodes.take(slice(i, i + 1))) for i in range(0, 30, 7)])
+        alone = np.concatenate(
+            [engine.predict(method, episodes.take(slice(i, i + 1))) for i in range(0, 30, 7)]
+        )
         np.testing.assert_array_equal(alone, together[::7])
 
 
@@ -159,11 +205,19 @@ def test_one_engine_serves_pipelines_in_turn(random):
     for line in (*PIPELINES, *reversed(PIPELINES)):
         method = configure("kmeans", n_shot=1, pipeline=line)
         fresh = make_engine(random, engine="numba", device="cpu")
-        np.testing.assert_array_equal(engine.predict(method, episodes), fresh.predict(method, episodes))
+        np.testing.assert_array_equal(
+            engine.predict(method, episodes), fresh.predict(method, episodes)
+        )
 
 
-@pytest.mark.parametrize("settings", [{"proportions": "estimate"}, {"proportions": "estimate", "lam": "auto"}, {"lam": "auto"}], ids=str)
-@pytest.mark.parametrize(("n_shot", "queries"), [(1, "dirichlet:2:40"), (5, "15"), (3, "present:2:30")])
+@pytest.mark.parametrize(
+    "settings",
+    [{"proportions": "estimate"}, {"proportions": "estimate", "lam": "auto"}, {"lam": "auto"}],
+    ids=str,
+)
+@pytest.mark.parametrize(
+    ("n_shot", "queries"), [(1, "dirichlet:2:40"), (5, "15"), (3, "present:2:30")]
+)
 def test_estimates(real, settings, n_shot, queries):
     method = configure("map", n_shot=n_shot, **settings)
     assert_labels_agree(real, [method], n_way=5, n_shot=n_shot, queries=queries, n_episodes=6)
@@ -172,4 +226,11 @@ def test_estimates(real, settings, n_shot, queries):
 def test_estimates_of_many_ways_and_two(random):
     method = configure("map-auto", n_shot=2).decide(torch.as_tensor(random.features))
     for n_way in (2, 11):
-        assert_labels_agree(random, [method], n_way=n_way, n_shot=2, queries=f"dirichlet:1:{6 * n_way}", n_episodes=6)
+        assert_labels_agree(
+            random,
+            [method],
+            n_way=n_way,
+            n_shot=2,
+            queries=f"dirichlet:1:{6 * n_way}",
+            n_episodes=6,
+        )

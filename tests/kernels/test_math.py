@@ -4,7 +4,7 @@ import numba
 import numpy as np
 import pytest
 
-from ptmap.kernels._math import exp, gram, solve_in_place
+from fewlabels.kernels._math import exp, gram, solve_in_place
 
 DTYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 
@@ -20,7 +20,9 @@ def test_exponential_is_numpys_to_a_millionth(dtype):
     x = np.linspace(-40, 0, 200_001).astype(dtype)
     out = np.empty_like(x)
     exponentials(x, out)
-    np.testing.assert_allclose(out, np.exp(x.astype(np.float64)), rtol=1e-6 if dtype == np.float32 else 1e-14)
+    np.testing.assert_allclose(
+        out, np.exp(x.astype(np.float64)), rtol=1e-6 if dtype == np.float32 else 1e-14
+    )
 
 
 @DTYPES
@@ -54,6 +56,8 @@ def test_solve_is_that_of_numpy(n):
     np.testing.assert_allclose(x, np.linalg.solve(a, b), rtol=1e-7, atol=1e-9)
 
 
-@pytest.mark.parametrize("a", [[[0.0]], [[-1.0]], [[1.0, 2.0], [2.0, 1.0]], [[1.0, 1.0], [1.0, 1.0]]])
+@pytest.mark.parametrize(
+    "a", [[[0.0]], [[-1.0]], [[1.0, 2.0], [2.0, 1.0]], [[1.0, 1.0], [1.0, 1.0]]]
+)
 def test_solve_says_when_a_matrix_is_not_positive_definite(a):
     assert not solve_in_place(np.array(a), np.ones(len(a)))

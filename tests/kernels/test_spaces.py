@@ -2,13 +2,13 @@
 
 import pytest
 
-from ptmap.evaluation import sample_episodes
-from ptmap.evaluation.engines import TorchEngine
-from ptmap.evaluation.fused import NumbaEngine
-from ptmap.features import load_embedded
-from ptmap.kernels import cpu
-from ptmap.kernels.codes import MASS, NEAREST
-from ptmap.methods import METHODS, configure
+from fewlabels.evaluation import sample_episodes
+from fewlabels.evaluation.engines import TorchEngine
+from fewlabels.evaluation.fused import NumbaEngine
+from fewlabels.features import load_embedded
+from fewlabels.kernels import cpu
+from fewlabels.kernels.codes import MASS, NEAREST
+from fewlabels.methods.base import METHODS, configure
 
 
 @pytest.mark.parametrize("in_gram_space", [True, False])
@@ -18,7 +18,9 @@ def test_either_space_gives_the_labels_of_float64(name, in_gram_space, proportio
     monkeypatch.setattr(cpu, "prefers_gram", lambda *_: in_gram_space)
     features = load_embedded()
     method = configure(name, n_shot=2, proportions=proportions)
-    episodes = sample_episodes(features, n_episodes=40, n_way=6, n_shot=2, queries="dirichlet:2:70", seed=3)
+    episodes = sample_episodes(
+        features, n_episodes=40, n_way=6, n_shot=2, queries="dirichlet:2:70", seed=3
+    )
     expected = TorchEngine(features, dtype="float64").predict(method, episodes)
     assert (NumbaEngine(features).predict(method, episodes) == expected).all()
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ptmap.backbones import build_backbone, save_backbone
-from ptmap.features import FeatureSet
-from ptmap.labeling.project import Project
+from fewlabels.backbones import build_backbone, save_backbone
+from fewlabels.features import FeatureSet
+from fewlabels.labeling.project import Project
 
 COLORS = {"apple": (200, 40, 40), "leek": (40, 170, 60), "plum": (90, 40, 150)}
 N_A_CLASS = 8
@@ -34,7 +34,9 @@ def photos(tmp_path) -> Path:
 def few(photos) -> Path:
     """Two labels a class."""
     path = photos.parent / "few.csv"
-    path.write_text("path,label\n" + "".join(f"{name}-{i}.png,{name}\n" for name in COLORS for i in range(2)))
+    path.write_text(
+        "path,label\n" + "".join(f"{name}-{i}.png,{name}\n" for name in COLORS for i in range(2))
+    )
     return path
 
 
@@ -44,17 +46,27 @@ def encoder(tmp_path_factory) -> str:
     path = tmp_path_factory.mktemp("encoder") / "conv4.safetensors"
     backbone = build_backbone("conv4", image_size=32)
     transform = "resize(32) | crop(32) | normalize(0.5 0.5 0.5, 0.5 0.5 0.5)"
-    save_backbone(path, backbone, name="conv4", options={"image_size": 32}, transform=transform, provenance={})
+    save_backbone(
+        path, backbone, name="conv4", options={"image_size": 32}, transform=transform, provenance={}
+    )
     return str(path)
 
 
-def make_blobs(*, n_classes: int = 4, per_class: int = 30, dim: int = 16, spread: float = 0.8, seed: int = 0) -> FeatureSet:
+def make_blobs(
+    *, n_classes: int = 4, per_class: int = 30, dim: int = 16, spread: float = 0.8, seed: int = 0
+) -> FeatureSet:
     """Non-negative blobs that overlap a little, every row with its true label and a name."""
     rng = np.random.default_rng(seed)
     labels = np.repeat(np.arange(n_classes), per_class)
-    features = (rng.gamma(1.0, size=(n_classes, dim))[labels] + spread * rng.gamma(1.0, size=(len(labels), dim))).astype(np.float32)
+    features = (
+        rng.gamma(1.0, size=(n_classes, dim))[labels]
+        + spread * rng.gamma(1.0, size=(len(labels), dim))
+    ).astype(np.float32)
     return FeatureSet.from_arrays(
-        features, labels, [f"c{i}" for i in range(n_classes)], names=[f"item-{i:03d}" for i in range(len(labels))]
+        features,
+        labels,
+        [f"c{i}" for i in range(n_classes)],
+        names=[f"item-{i:03d}" for i in range(len(labels))],
     )
 
 
@@ -87,13 +99,18 @@ def make_project(tmp_path) -> Callable[..., Project]:
     """Projects of blobs with two imported labels a class, closed when the test ends."""
     made: list[Project] = []
 
-    def make(name: str = "project", features: FeatureSet | None = None, *, n_labels: int = 2) -> Project:
+    def make(
+        name: str = "project", features: FeatureSet | None = None, *, n_labels: int = 2
+    ) -> Project:
         features = make_blobs() if features is None else features
         project = Project.create(tmp_path / name, features, title="blobs")
         made.append(project)
         shown = np.flatnonzero(hide(features.labels, n_labels) >= 0)
         if n_labels:
-            project.journal.decide({features.names[i]: features.class_names[features.labels[i]] for i in shown}, origin="import")
+            project.journal.decide(
+                {features.names[i]: features.class_names[features.labels[i]] for i in shown},
+                origin="import",
+            )
         return project
 
     yield make

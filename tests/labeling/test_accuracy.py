@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from ptmap.labeling import accuracy, model
-from ptmap.labeling.accuracy import estimate_accuracy, weigh, wilson
+from fewlabels.labeling import accuracy, model
+from fewlabels.labeling.accuracy import estimate_accuracy, weigh, wilson
 
 
 @given(st.integers(1, 500), st.data())
@@ -80,7 +80,9 @@ def test_weights_are_shares(sure, elsewhere):
 def test_threads_change_nothing(blobs, hide):
     vectors, labels = model.prepare(blobs.features), hide(blobs.labels, 5)
     with ThreadPoolExecutor(2) as pool:
-        assert estimate_accuracy(vectors, labels, n_way=4, pool=pool) == estimate_accuracy(vectors, labels, n_way=4)
+        assert estimate_accuracy(vectors, labels, n_way=4, pool=pool) == estimate_accuracy(
+            vectors, labels, n_way=4
+        )
 
 
 def test_many_labels_cost_no_more_than_some(make_blobs, monkeypatch):
@@ -93,4 +95,9 @@ def test_many_labels_cost_no_more_than_some(make_blobs, monkeypatch):
 
 
 def test_it_can_be_called_off(blobs, hide):
-    assert estimate_accuracy(model.prepare(blobs.features), hide(blobs.labels, 3), n_way=4, cancelled=lambda: True) is None
+    assert (
+        estimate_accuracy(
+            model.prepare(blobs.features), hide(blobs.labels, 3), n_way=4, cancelled=lambda: True
+        )
+        is None
+    )

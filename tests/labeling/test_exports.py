@@ -10,30 +10,48 @@ import numpy as np
 import pytest
 from pyarrow import parquet
 
-from ptmap.data import read_images
-from ptmap.errors import InputError
-from ptmap.features import FeatureSet
-from ptmap.labeling.collection import Collection
-from ptmap.labeling.exports import _folder_names, file_into_folders, to_csv, write_label_studio, write_table
-from ptmap.labeling.model import Answer
-from ptmap.labeling.table import LabelRow, tabulate
+from fewlabels.data import read_images
+from fewlabels.errors import InputError
+from fewlabels.features import FeatureSet
+from fewlabels.labeling.collection import Collection
+from fewlabels.labeling.exports import (
+    _folder_names,
+    file_into_folders,
+    to_csv,
+    write_label_studio,
+    write_table,
+)
+from fewlabels.labeling.model import Answer
+from fewlabels.labeling.table import LabelRow, tabulate
 
 ODD = 'größe, "早餐"\u2028=1+1'
-ROWS = [LabelRow("a/1.jpg", ODD, 0.75, "leek", 0.5, "model"), LabelRow("b/2 #.jpg", "", 0.4, "leek", 0.1, "")]
+ROWS = [
+    LabelRow("a/1.jpg", ODD, 0.75, "leek", 0.5, "model"),
+    LabelRow("b/2 #.jpg", "", 0.4, "leek", 0.1, ""),
+]
 
 
 def test_csv_comes_back_as_it_went():
     rows = list(csv.DictReader(io.StringIO(to_csv(ROWS))))
     assert list(rows[0]) == ["path", "label", "confidence", "runner_up", "margin", "origin"]
     assert rows[0]["label"] == ODD
-    assert rows[1] == {"path": "b/2 #.jpg", "label": "", "confidence": "0.4", "runner_up": "leek", "margin": "0.1", "origin": ""}
+    assert rows[1] == {
+        "path": "b/2 #.jpg",
+        "label": "",
+        "confidence": "0.4",
+        "runner_up": "leek",
+        "margin": "0.1",
+        "origin": "",
+    }
 
 
 def test_tables_by_suffix(tmp_path):
     write_table(tmp_path / "new" / "labels.csv", ROWS)
     assert (tmp_path / "new" / "labels.csv").read_text(encoding="utf-8") == to_csv(ROWS)
     write_table(tmp_path / "labels.parquet", ROWS)
-    assert parquet.read_table(tmp_path / "labels.parquet").to_pylist() == [row._asdict() for row in ROWS]
+    assert parquet.read_table(tmp_path / "labels.parquet").to_pylist() == [
+        row._asdict() for row in ROWS
+    ]
     with pytest.raises(InputError, match=r"\.csv or \.parquet"):
         write_table(tmp_path / "labels.xlsx", ROWS)
 
@@ -43,7 +61,10 @@ def test_none_of_these_is_a_last_column(tmp_path):
     assert list(rows[0]) == [*LabelRow._fields, "none_of_these"]
     assert [row["none_of_these"] for row in rows] == ["0.125", "0.0"]
     write_table(tmp_path / "labels.parquet", ROWS, [0.125, 0.0])
-    expected = [{**row._asdict(), "none_of_these": share} for row, share in zip(ROWS, [0.125, 0.0], strict=True)]
+    expected = [
+        {**row._asdict(), "none_of_these": share}
+        for row, share in zip(ROWS, [0.125, 0.0], strict=True)
+    ]
     assert parquet.read_table(tmp_path / "labels.parquet").to_pylist() == expected
 
 
@@ -53,14 +74,18 @@ def test_label_studio_tasks(tmp_path):
     assert first["data"] == {"image": "/data/local-files/?d=photos/a/1.jpg"}
     (prediction,) = first["predictions"]
     assert prediction["score"] == 0.75
-    assert prediction["result"] == [{"from_name": "label", "to_name": "image", "type": "choices", "value": {"choices": [ODD]}}]
+    assert prediction["result"] == [
+        {"from_name": "label", "to_name": "image", "type": "choices", "value": {"choices": [ODD]}}
+    ]
     assert second == {"data": {"image": "/data/local-files/?d=photos/b/2%20%23.jpg"}}
 
 
 @pytest.fixture
 def collection(photos):
     images = read_images(photos)
-    features = FeatureSet.from_arrays(np.ones((len(images), 2)), [-1] * len(images), [], names=images.names)
+    features = FeatureSet.from_arrays(
+        np.ones((len(images), 2)), [-1] * len(images), [], names=images.names
+    )
     return Collection.of_features(features).with_images(images, photos)
 
 
@@ -83,14 +108,23 @@ def test_class_folders(tmp_path, collection, link):
 def test_nothing_is_overwritten(tmp_path, collection):
     (tmp_path / "sorted" / "fruit").mkdir(parents=True)
     (tmp_path / "sorted" / "fruit" / "apple-0.png").write_text("mine")
-    file_into_folders(tmp_path / "sorted", as_rows(collection, lambda _: "fruit"), collection, link=False)
+    file_into_folders(
+        tmp_path / "sorted", as_rows(collection, lambda _: "fruit"), collection, link=False
+    )
     assert (tmp_path / "sorted" / "fruit" / "apple-0.png").read_text() == "mine"
     assert (tmp_path / "sorted" / "fruit" / "apple-0-2.png").is_file()
 
 
 def test_what_an_earlier_run_left_is_counted_and_kept(tmp_path, collection):
-    file_into_folders(tmp_path / "sorted", as_rows(collection, lambda _: "fruit"), collection, link=False)
-    assert file_into_folders(tmp_path / "sorted", as_rows(collection, lambda _: "food"), collection, link=False) == 24
+    file_into_folders(
+        tmp_path / "sorted", as_rows(collection, lambda _: "fruit"), collection, link=False
+    )
+    assert (
+        file_into_folders(
+            tmp_path / "sorted", as_rows(collection, lambda _: "food"), collection, link=False
+        )
+        == 24
+    )
     assert len(list((tmp_path / "sorted").rglob("*.png"))) == 48
 
 
@@ -99,17 +133,23 @@ def test_two_copies_of_one_image_are_both_filed(tmp_path, photos):
     (photos / "more").mkdir()
     shutil.copy(photos / "apple-0.png", photos / "more" / "apple-0.png")
     images = read_images(photos)
-    features = FeatureSet.from_arrays(np.ones((len(images), 2)), [-1] * len(images), [], names=images.names)
+    features = FeatureSet.from_arrays(
+        np.ones((len(images), 2)), [-1] * len(images), [], names=images.names
+    )
     collection = Collection.of_features(features).with_images(images, photos)
     for _ in range(2):
-        file_into_folders(tmp_path / "sorted", as_rows(collection, lambda _: "x"), collection, link=False)
+        file_into_folders(
+            tmp_path / "sorted", as_rows(collection, lambda _: "x"), collection, link=False
+        )
         assert len(list((tmp_path / "sorted" / "x").iterdir())) == 26
 
 
 def test_links_work_from_a_path_relative_to_here(tmp_path, photos, monkeypatch):
     monkeypatch.chdir(tmp_path)
     images = read_images(Path("photos"))
-    features = FeatureSet.from_arrays(np.ones((len(images), 2)), [-1] * len(images), [], names=images.names)
+    features = FeatureSet.from_arrays(
+        np.ones((len(images), 2)), [-1] * len(images), [], names=images.names
+    )
     collection = Collection.of_features(features).with_images(images, Path("photos"))
     file_into_folders(Path("linked"), as_rows(collection, lambda _: "x"), collection, link=True)
     assert all(link.exists() for link in Path("linked/x").iterdir())
@@ -117,7 +157,9 @@ def test_links_work_from_a_path_relative_to_here(tmp_path, photos, monkeypatch):
 
 def test_copies_inside_the_photos_are_refused(collection):
     with pytest.raises(InputError, match="must not lie inside"):
-        file_into_folders(collection.root / "sorted", as_rows(collection, lambda _: "x"), collection, link=False)
+        file_into_folders(
+            collection.root / "sorted", as_rows(collection, lambda _: "x"), collection, link=False
+        )
 
 
 def test_features_cannot_be_copied(tmp_path, blobs):
@@ -126,7 +168,18 @@ def test_features_cannot_be_copied(tmp_path, blobs):
 
 
 def test_folder_names_are_safe_and_different():
-    labels = {"../../etc", "a/b", "a\\b", "A_B", "...", "x" * 190, "x" * 191, "unlabelled", "早" * 150, "con:1"}
+    labels = {
+        "../../etc",
+        "a/b",
+        "a\\b",
+        "A_B",
+        "...",
+        "x" * 190,
+        "x" * 191,
+        "unlabelled",
+        "早" * 150,
+        "con:1",
+    }
     names = _folder_names(labels)
     assert len({name.lower() for name in names.values()} | {"unlabelled"}) == len(labels) + 1
     assert not any(set(name) & set('/\\:"<>|?*') or name.startswith(".") for name in names.values())

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given as given_by
 from hypothesis import strategies as st
 
-from ptmap.errors import FileFormatError, InputError
-from ptmap.labeling.exports import to_csv
-from ptmap.labeling.given import check_enough, check_label, labels_of_folders, read_labels
-from ptmap.labeling.table import LabelRow
+from fewlabels.errors import FileFormatError, InputError
+from fewlabels.labeling.exports import to_csv
+from fewlabels.labeling.given import check_enough, check_label, labels_of_folders, read_labels
+from fewlabels.labeling.table import LabelRow
 
 NAMES = ("a/1.jpg", "a/2.jpg", "b/3.jpg")
 
@@ -42,7 +42,10 @@ def test_absolute_paths_inside_the_folder(tmp_path):
 def test_paths_from_the_file_or_from_here(tmp_path, monkeypatch):
     root = tmp_path / "photos"
     text = "path,label\nphotos/a/1.jpg,leek\n../" + tmp_path.name + "/photos/b/3.jpg,apple\n"
-    assert read_labels(write(tmp_path, text.replace("../", "./../")), NAMES, root=root).labels == {0: "leek", 2: "apple"}
+    assert read_labels(write(tmp_path, text.replace("../", "./../")), NAMES, root=root).labels == {
+        0: "leek",
+        2: "apple",
+    }
     monkeypatch.chdir(tmp_path.parent)
     (tmp_path / "elsewhere").mkdir()
     text = f"path,label\n{tmp_path.name}/photos/a/1.jpg,leek\n"
@@ -53,13 +56,21 @@ def test_paths_from_the_file_or_from_here(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("letters", ["a, b", 'say "x"', "a\u2028b", "=1+1", "früh 早餐"])
 def test_labels_as_ptmap_wrote_them_come_back(tmp_path, letters):
-    rows = [LabelRow("a/1.jpg", letters, 1.0, "", 1.0, "person"), LabelRow("b/3.jpg", "leek", 1.0, "", 1.0, "import")]
+    rows = [
+        LabelRow("a/1.jpg", letters, 1.0, "", 1.0, "person"),
+        LabelRow("b/3.jpg", "leek", 1.0, "", 1.0, "import"),
+    ]
     assert read_labels(write(tmp_path, to_csv(rows)), NAMES).labels == {0: letters, 2: "leek"}
 
 
 def test_guesses_do_not_come_back_as_labels(tmp_path):
-    rows = [LabelRow("a/1.jpg", "leek", 1.0, "", 1.0, "person"), LabelRow("b/3.jpg", "leek", 0.5, "", 0.1, "model")]
-    found = read_labels(write(tmp_path, to_csv([*rows, LabelRow("a/2.jpg", "", 0.4, "leek", 0.1, "")])), NAMES)
+    rows = [
+        LabelRow("a/1.jpg", "leek", 1.0, "", 1.0, "person"),
+        LabelRow("b/3.jpg", "leek", 0.5, "", 0.1, "model"),
+    ]
+    found = read_labels(
+        write(tmp_path, to_csv([*rows, LabelRow("a/2.jpg", "", 0.4, "leek", 0.1, "")])), NAMES
+    )
     assert found.labels == {0: "leek"}
     assert len(found.remarks) == 1
     assert "1 row of origin 'model' is a guess" in found.remarks[0]
@@ -68,7 +79,9 @@ def test_guesses_do_not_come_back_as_labels(tmp_path):
 
 
 def test_what_excel_calls_unicode_text(tmp_path):
-    assert read_labels(write(tmp_path, "path\tlabel\r\na/1.jpg\tGrün\r\n", encoding="utf-16"), NAMES).labels == {0: "Grün"}
+    assert read_labels(
+        write(tmp_path, "path\tlabel\r\na/1.jpg\tGrün\r\n", encoding="utf-16"), NAMES
+    ).labels == {0: "Grün"}
 
 
 @pytest.mark.parametrize("name", ["few.xlsx", "few.ods", "renamed.csv"])
@@ -80,14 +93,18 @@ def test_spreadsheets_are_refused_kindly(tmp_path, name):
 
 def test_a_quotation_mark_left_open_eats_no_lines(tmp_path):
     with pytest.raises(FileFormatError, match=r"line 3: .*quotation mark"):
-        read_labels(write(tmp_path, 'path,label\na/1.jpg,leek\na/2.jpg,"leek\nb/3.jpg,apple\n'), NAMES)
+        read_labels(
+            write(tmp_path, 'path,label\na/1.jpg,leek\na/2.jpg,"leek\nb/3.jpg,apple\n'), NAMES
+        )
     with pytest.raises(InputError, match="line 2: a label must be one line"):
         read_labels(write(tmp_path, 'path,label\na/1.jpg,"le\nek"\n'), NAMES)
 
 
 def test_other_encodings_are_refused_with_the_line(tmp_path):
     with pytest.raises(FileFormatError, match="line 3: the file must be text in UTF-8"):
-        read_labels(write(tmp_path, "path,label\na/1.jpg,leek\nb/3.jpg,Grün\n", encoding="latin-1"), NAMES)
+        read_labels(
+            write(tmp_path, "path,label\na/1.jpg,leek\nb/3.jpg,Grün\n", encoding="latin-1"), NAMES
+        )
 
 
 def test_capital_letters_are_remarked_on():
@@ -97,8 +114,13 @@ def test_capital_letters_are_remarked_on():
 
 
 def test_names_that_macs_decompose(tmp_path):
-    composed, decomposed = unicodedata.normalize("NFC", "müsli/ä.jpg"), unicodedata.normalize("NFD", "müsli/ä.jpg")
-    assert read_labels(write(tmp_path, f"path,label\n{composed},Müsli 早餐\n"), [decomposed]).labels == {0: "Müsli 早餐"}
+    composed, decomposed = (
+        unicodedata.normalize("NFC", "müsli/ä.jpg"),
+        unicodedata.normalize("NFD", "müsli/ä.jpg"),
+    )
+    assert read_labels(
+        write(tmp_path, f"path,label\n{composed},Müsli 早餐\n"), [decomposed]
+    ).labels == {0: "Müsli 早餐"}
 
 
 def test_every_problem_is_listed_with_its_line(tmp_path):
@@ -130,7 +152,10 @@ def test_a_label_given_twice_alike_counts_once_and_is_remarked_on(tmp_path):
         ("", "empty file"),
         ("a/1.jpg,leek\n", "names of its columns"),
         ("path\na/1.jpg\n", "names of"),
-        ("filename,species\na/1.jpg,leek\n", "got 'filename,species'. Rename the column of labels to label."),
+        (
+            "filename,species\na/1.jpg,leek\n",
+            "got 'filename,species'. Rename the column of labels to label.",
+        ),
         ("place,label\na/1.jpg,leek\n", "Rename the column of paths to path."),
     ],
 )
@@ -150,7 +175,9 @@ def test_a_missing_file(tmp_path):
 
 
 def test_labels_of_folders():
-    assert labels_of_folders(["leek/x/1.jpg", "2.jpg", "unlabelled/3.jpg", "Unlabeled/4.jpg"]).labels == {0: "leek"}
+    assert labels_of_folders(
+        ["leek/x/1.jpg", "2.jpg", "unlabelled/3.jpg", "Unlabeled/4.jpg"]
+    ).labels == {0: "leek"}
 
 
 def test_labels_that_cannot_be(tmp_path):

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ptmap.errors import FileFormatError, InputError
-from ptmap.labeling.journal import Journal, ModelLabel
-from ptmap.labeling.lock import ProjectLock
+from fewlabels.errors import FileFormatError, InputError
+from fewlabels.labeling.journal import Journal, ModelLabel
+from fewlabels.labeling.lock import ProjectLock
 
 
 @pytest.fixture
@@ -63,7 +63,11 @@ def test_imports_are_not_undone(journal):
 @settings(max_examples=25, deadline=None)
 @given(
     st.lists(
-        st.one_of(st.just("undo"), st.dictionaries(st.sampled_from("abcd"), st.sampled_from(["x", "y", None]), min_size=1)), max_size=12
+        st.one_of(
+            st.just("undo"),
+            st.dictionaries(st.sampled_from("abcd"), st.sampled_from(["x", "y", None]), min_size=1),
+        ),
+        max_size=12,
     )
 )
 def test_it_behaves_like_a_stack_of_dicts(tmp_path_factory, steps):
@@ -78,7 +82,9 @@ def test_it_behaves_like_a_stack_of_dicts(tmp_path_factory, steps):
         else:
             journal.decide(step, origin="person")
             stack.append(stack[-1] | step)
-        assert labels(journal) == {name: label for name, label in stack[-1].items() if label is not None}
+        assert labels(journal) == {
+            name: label for name, label in stack[-1].items() if label is not None
+        }
     journal.close()
 
 
@@ -103,7 +109,7 @@ def test_a_newer_version_is_refused(tmp_path):
     with sqlite3.connect(tmp_path / "p.sqlite") as db:
         db.execute("PRAGMA user_version = 99")
     db.close()
-    with pytest.raises(FileFormatError, match=r"version 99, this ptmap knows up to 1. Upgrade"):
+    with pytest.raises(FileFormatError, match=r"version 99, this fewlabels knows up to 1. Upgrade"):
         Journal(tmp_path / "p.sqlite")
 
 
@@ -121,8 +127,8 @@ def test_other_databases_and_other_files_are_refused(tmp_path):
 WRITER = """
 import sys
 from pathlib import Path
-from ptmap.labeling.journal import Journal
-from ptmap.labeling.lock import ProjectLock
+from fewlabels.labeling.journal import Journal
+from fewlabels.labeling.lock import ProjectLock
 folder = Path(sys.argv[1])
 lock = ProjectLock(folder / "lock")
 journal = Journal(folder / "p.sqlite")
@@ -134,7 +140,9 @@ for i in range(100000):
 
 
 def test_nothing_is_lost_on_kill_9_and_the_lock_is_free_again(tmp_path):
-    writer = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    writer = subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
     for _ in range(20):
         last = int(writer.stdout.readline())
     with pytest.raises(InputError, match=f"open already \\(process {writer.pid}\\)"):
@@ -150,5 +158,7 @@ def test_nothing_is_lost_on_kill_9_and_the_lock_is_free_again(tmp_path):
         assert time.monotonic() - begun < 5
         found = journal.current
         journal.close()
-    assert last + 1 <= len(found) <= last + 2  # all that was reported, and perhaps one that was on its way
+    assert (
+        last + 1 <= len(found) <= last + 2
+    )  # all that was reported, and perhaps one that was on its way
     assert all(found[str(i)].label == f"class {i % 7}" for i in range(last + 1))

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from sklearn.neighbors import NearestCentroid
 
-from ptmap.errors import InputError
-from ptmap.features.embedded import load_embedded
-from ptmap.labeling import model
+from fewlabels.errors import InputError
+from fewlabels.features.embedded import load_embedded
+from fewlabels.labeling import model
 
 
 @pytest.fixture(scope="module")
@@ -27,14 +27,18 @@ def test_most_labels_are_right_and_given_ones_stay(blobs, vectors, hide):
 def test_no_worse_than_nearest_centroid_of_scikit_learn(blobs, vectors, hide):
     labels = hide(blobs.labels, 2)
     known = labels >= 0
-    plain = NearestCentroid().fit(vectors.x[known].numpy(), labels[known]).predict(vectors.x.numpy())
+    plain = (
+        NearestCentroid().fit(vectors.x[known].numpy(), labels[known]).predict(vectors.x.numpy())
+    )
     answer = model.solve(vectors, labels, n_way=4)
     assert (answer.labels == blobs.labels).sum() >= (plain == blobs.labels).sum()
 
 
 def test_the_same_labels_give_the_same_answer(blobs, vectors, hide):
     labels = hide(blobs.labels, 2)
-    np.testing.assert_array_equal(model.solve(vectors, labels, n_way=4).shares, model.solve(vectors, labels, n_way=4).shares)
+    np.testing.assert_array_equal(
+        model.solve(vectors, labels, n_way=4).shares, model.solve(vectors, labels, n_way=4).shares
+    )
 
 
 def test_order_of_the_items_does_not_matter(blobs, hide):
@@ -50,7 +54,9 @@ def test_the_neighbourhood_of_many_items_is_found_once(make_blobs, hide):
     vectors, labels = model.prepare(blobs.features), hide(blobs.labels, 2)
     assert vectors.neighborhood is not None
     kept = model.solve(vectors, labels, n_way=4)
-    anew = model.solve(replace(vectors, neighborhood=None), labels, n_way=4)  # by the classifier, which has the labelled ones first
+    anew = model.solve(
+        replace(vectors, neighborhood=None), labels, n_way=4
+    )  # by the classifier, which has the labelled ones first
     assert (kept.labels == anew.labels).mean() > 0.99
     some = vectors.subset(np.arange(0, len(labels), 2))
     assert (model.solve(some, labels[::2], n_way=4).labels == kept.labels[::2]).mean() > 0.95
@@ -96,7 +102,9 @@ def test_when_all_are_labelled_the_answer_is_what_was_given(blobs, vectors):
 
 def test_what_nobody_named_is_told_from_the_rest(blobs, vectors, hide):
     labels = np.where(blobs.labels == 3, -1, hide(blobs.labels, 4))
-    plain, asked = (model.solve(vectors, labels, n_way=3, none_of_these=wanted) for wanted in (False, True))
+    plain, asked = (
+        model.solve(vectors, labels, n_way=3, none_of_these=wanted) for wanted in (False, True)
+    )
     assert plain.none_of_these is None
     np.testing.assert_array_equal(asked.shares, plain.shares)
     np.testing.assert_array_equal(asked.none_of_these[labels >= 0], 0)
@@ -110,9 +118,16 @@ def test_the_search_for_strangers_can_be_called_off(blobs, vectors, hide):
     labels = np.where(blobs.labels == 3, -1, hide(blobs.labels, 4))
     answer = model.solve(vectors, labels, n_way=3)
     found = model.find_strangers(vectors, labels, answer)
-    np.testing.assert_array_equal(found, model.solve(vectors, labels, n_way=3, none_of_these=True).none_of_these)
+    np.testing.assert_array_equal(
+        found, model.solve(vectors, labels, n_way=3, none_of_these=True).none_of_these
+    )
     asked = []
-    assert model.find_strangers(vectors, labels, answer, cancelled=lambda: len(asked) == 9 or asked.append(None)) is None
+    assert (
+        model.find_strangers(
+            vectors, labels, answer, cancelled=lambda: len(asked) == 9 or asked.append(None)
+        )
+        is None
+    )
     assert len(asked) == 9  # often enough, and not once more
 
 

@@ -11,11 +11,11 @@ from PIL import Image
 from sklearn.decomposition import PCA
 from sklearn.metrics import confusion_matrix
 
-from ptmap.labeling import model
-from ptmap.labeling.outcome import label_source
-from ptmap.labeling.report import build_report, write_report
-from ptmap.labeling.scatter import color, project_plane
-from ptmap.labeling.sources import Extraction, open_source
+from fewlabels.labeling import model
+from fewlabels.labeling.outcome import label_source
+from fewlabels.labeling.report import build_report, write_report
+from fewlabels.labeling.scatter import color, project_plane
+from fewlabels.labeling.sources import Extraction, open_source
 
 VOID = {"meta", "img", "br", "link", "input"}
 
@@ -39,11 +39,18 @@ class Checker(HTMLParser):
 @pytest.fixture
 def outcome(photos, few, encoder):
     (photos / "apple-5.png").rename(photos / "<script>alert(1)<!--.png")
-    return label_source(open_source(photos, labels=few, extraction=Extraction(backbone=encoder, device="cpu", n_workers=0)))
+    return label_source(
+        open_source(
+            photos, labels=few, extraction=Extraction(backbone=encoder, device="cpu", n_workers=0)
+        )
+    )
 
 
 def test_it_is_whole_and_harmless(outcome, tmp_path):
-    truth = {i: "apple" if "script" in name else name.split("-")[0] for i, name in enumerate(outcome.source.collection.names)}
+    truth = {
+        i: "apple" if "script" in name else name.split("-")[0]
+        for i, name in enumerate(outcome.source.collection.names)
+    }
     write_report(tmp_path / "out" / "report.html", outcome, truth)
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     checker = Checker()
@@ -65,8 +72,15 @@ def test_without_truth_there_is_no_confusion(outcome):
 
 
 def test_features_without_pictures(tmp_path, blobs, hide, encoder):
-    np.savez(tmp_path / "f.npz", features=blobs.features, labels=hide(blobs.labels, 2), class_names=np.array(blobs.class_names))
-    outcome = label_source(open_source(tmp_path / "f.npz", labels=None, extraction=Extraction(backbone=encoder)))
+    np.savez(
+        tmp_path / "f.npz",
+        features=blobs.features,
+        labels=hide(blobs.labels, 2),
+        class_names=np.array(blobs.class_names),
+    )
+    outcome = label_source(
+        open_source(tmp_path / "f.npz", labels=None, extraction=Extraction(backbone=encoder))
+    )
     assert "<span>row 5</span>" in build_report(outcome) or "row 5" in build_report(outcome)
 
 
@@ -76,8 +90,16 @@ def label_blobs(tmp_path, blobs, hide):
 
     def label(*, n_named, **options):
         labels = np.where(blobs.labels < n_named, hide(blobs.labels, 4), -1)
-        np.savez(tmp_path / "f.npz", features=blobs.features, labels=labels, class_names=np.array(blobs.class_names))
-        return label_source(open_source(tmp_path / "f.npz", labels=None, extraction=Extraction(backbone="none")), **options)
+        np.savez(
+            tmp_path / "f.npz",
+            features=blobs.features,
+            labels=labels,
+            class_names=np.array(blobs.class_names),
+        )
+        return label_source(
+            open_source(tmp_path / "f.npz", labels=None, extraction=Extraction(backbone="none")),
+            **options,
+        )
 
     return label
 
@@ -91,7 +113,9 @@ def strange_part(outcome):
     checker.feed(page)
     assert not checker.wrong
     part = page.split("<h2>Perhaps none of these</h2>")[1].split("</section>")[0]
-    return part, re.findall(r'<figure title="row (\d+) · ([^·]+) · none of these: ([\d.]+)%">', part)
+    return part, re.findall(
+        r'<figure title="row (\d+) · ([^·]+) · none of these: ([\d.]+)%">', part
+    )
 
 
 def test_images_of_no_class_are_shown_the_most_probable_first(label_blobs, monkeypatch):
@@ -101,10 +125,12 @@ def test_images_of_no_class_are_shown_the_most_probable_first(label_blobs, monke
     assert "are shown." not in part
     places = [int(place) for place, _, _ in shown]
     assert [label for _, label, _ in shown] == [outcome.rows[place].label for place in places]
-    assert [float(share) for _, _, share in shown] == pytest.approx([100 * outcome.none_of_these[place] for place in places])
+    assert [float(share) for _, _, share in shown] == pytest.approx(
+        [100 * outcome.none_of_these[place] for place in places]
+    )
     exact = [outcome.answer.none_of_these[place] for place in places]
     assert exact == sorted(exact, reverse=True)
-    monkeypatch.setattr("ptmap.labeling.report.MOST_STRANGERS", 5)
+    monkeypatch.setattr("fewlabels.labeling.report.MOST_STRANGERS", 5)
     part, few = strange_part(outcome)
     assert few == shown[:5]
     assert f"5 of {len(shown)} are shown." in part
@@ -118,14 +144,19 @@ def test_who_did_not_ask_for_images_of_no_class_reads_nothing_of_them(label_blob
 
 def test_no_image_of_no_class_is_one_line(label_blobs):
     outcome = label_blobs(n_named=4, none_of_these=True)
-    assert strange_part(outcome) == ('<p class="note">No image looks like none of these classes.</p>', [])
+    assert strange_part(outcome) == (
+        '<p class="note">No image looks like none of these classes.</p>',
+        [],
+    )
     assert "named classes" not in build_report(outcome) + outcome.describe()
 
 
 def test_among_images_of_no_class_the_estimate_is_about_the_named(label_blobs):
     outcome = label_blobs(n_named=3, none_of_these=True)
     assert "Estimated accuracy among the named classes" in outcome.describe()
-    assert re.search(r"estimated accuracy, \d+% to \d+%, among the named classes", build_report(outcome))
+    assert re.search(
+        r"estimated accuracy, \d+% to \d+%, among the named classes", build_report(outcome)
+    )
 
 
 def test_a_label_left_out_stays_so_among_images_of_no_class(label_blobs):
@@ -136,18 +167,32 @@ def test_a_label_left_out_stays_so_among_images_of_no_class(label_blobs):
 def test_the_confusion_is_that_of_scikit_learn(tmp_path, make_blobs, hide, encoder):
     blobs = make_blobs(spread=3.0)
     labels = hide(blobs.labels, 2)
-    np.savez(tmp_path / "f.npz", features=blobs.features, labels=labels, class_names=np.array(blobs.class_names))
-    outcome = label_source(open_source(tmp_path / "f.npz", labels=None, extraction=Extraction(backbone=encoder)))
+    np.savez(
+        tmp_path / "f.npz",
+        features=blobs.features,
+        labels=labels,
+        class_names=np.array(blobs.class_names),
+    )
+    outcome = label_source(
+        open_source(tmp_path / "f.npz", labels=None, extraction=Extraction(backbone=encoder))
+    )
     score = outcome.score({i: f"c{label}" for i, label in enumerate(blobs.labels)})
     hidden = labels < 0
-    np.testing.assert_array_equal(score.confusion, confusion_matrix(blobs.labels[hidden], outcome.answer.labels[hidden]))
+    np.testing.assert_array_equal(
+        score.confusion, confusion_matrix(blobs.labels[hidden], outcome.answer.labels[hidden])
+    )
     assert score.n_right == np.trace(score.confusion)
 
 
 def test_labels_that_were_left_out_are_not_scored(tmp_path, make_blobs, hide, encoder):
     blobs = make_blobs(spread=3.0)
     labels = hide(blobs.labels, 2)
-    np.savez(tmp_path / "f.npz", features=blobs.features, labels=labels, class_names=np.array(blobs.class_names))
+    np.savez(
+        tmp_path / "f.npz",
+        features=blobs.features,
+        labels=labels,
+        class_names=np.array(blobs.class_names),
+    )
     source = open_source(tmp_path / "f.npz", labels=None, extraction=Extraction(backbone=encoder))
     outcome = label_source(source, abstain=0.6)
     truth = {i: "other" if label == 3 else f"c{label}" for i, label in enumerate(blobs.labels)}
@@ -157,7 +202,9 @@ def test_labels_that_were_left_out_are_not_scored(tmp_path, make_blobs, hide, en
     assert 0 < len(kept) < len(named)
     assert score.n == score.confusion.sum() == len(kept)
     assert score.n_right == sum(outcome.rows[i].label == truth[i] for i in kept)
-    assert score.n_right_nearest == sum(outcome.class_names[outcome.nearest()[i]] == truth[i] for i in kept)
+    assert score.n_right_nearest == sum(
+        outcome.class_names[outcome.nearest()[i]] == truth[i] for i in kept
+    )
     assert unscored == (len(named) - len(kept), {"other": 28})
     assert "28 images not scored, of classes that no label names" in build_report(outcome, truth)
 

@@ -12,12 +12,12 @@ import pytest
 import uvicorn
 from PIL import Image
 
-from ptmap.data import read_images
-from ptmap.errors import InputError
-from ptmap.features import FeatureSet
-from ptmap.labeling.project import Project
-from ptmap.labeling.server import FILES, PAGE, bind, make_app
-from ptmap.labeling.session import Session
+from fewlabels.data import read_images
+from fewlabels.errors import InputError
+from fewlabels.features import FeatureSet
+from fewlabels.labeling.project import Project
+from fewlabels.labeling.server import FILES, PAGE, bind, make_app
+from fewlabels.labeling.session import Session
 
 TOKEN = "a-token"
 HEADERS = {"X-Ptmap-Token": TOKEN}
@@ -28,11 +28,20 @@ def folder(photos, tmp_path):
     """A project of pictures whose features are their colours."""
     images = read_images(photos)
     colors = [
-        [sum(channel) + 1 for channel in zip(*images.read(i).resize((4, 4)).get_flattened_data(), strict=True)] for i in range(len(images))
+        [
+            sum(channel) + 1
+            for channel in zip(*images.read(i).resize((4, 4)).get_flattened_data(), strict=True)
+        ]
+        for i in range(len(images))
     ]
     features = FeatureSet.from_arrays(colors, [-1] * len(images), [], names=images.names)
-    with Project.create(tmp_path / "project", features, title="Früchte <b>", root=photos) as project:
-        project.journal.decide({f"{name}-{i}.png": name for name in ("apple", "leek", "plum") for i in range(2)}, origin="import")
+    with Project.create(
+        tmp_path / "project", features, title="Früchte <b>", root=photos
+    ) as project:
+        project.journal.decide(
+            {f"{name}-{i}.png": name for name in ("apple", "leek", "plum") for i in range(2)},
+            origin="import",
+        )
     return tmp_path / "project"
 
 
@@ -42,7 +51,11 @@ def stranger(folder):
     session = Session(Project.open(folder, write=True))
     listener = bind(0)
     port = listener.getsockname()[1]
-    server = uvicorn.Server(uvicorn.Config(make_app(session, token=TOKEN, port=port), log_level="warning", lifespan="off"))
+    server = uvicorn.Server(
+        uvicorn.Config(
+            make_app(session, token=TOKEN, port=port), log_level="warning", lifespan="off"
+        )
+    )
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     while not server.started:
@@ -61,8 +74,21 @@ def client(stranger):
     return stranger
 
 
-READ = ["/", "/page/app.js", "/api/project", "/api/state", "/api/item/0", "/thumbnail/0", "/picture/0", "/labels.csv"]
-CHANGE = [("/api/decide", {"items": [0], "label": "leek"}), ("/api/confirm", {"items": [0], "labels": ["leek"]}), ("/api/undo", {})]
+READ = [
+    "/",
+    "/page/app.js",
+    "/api/project",
+    "/api/state",
+    "/api/item/0",
+    "/thumbnail/0",
+    "/picture/0",
+    "/labels.csv",
+]
+CHANGE = [
+    ("/api/decide", {"items": [0], "label": "leek"}),
+    ("/api/confirm", {"items": [0], "labels": ["leek"]}),
+    ("/api/undo", {}),
+]
 
 
 def test_reading_needs_the_cookie_and_the_own_address(stranger):
@@ -75,7 +101,9 @@ def test_reading_needs_the_cookie_and_the_own_address(stranger):
     for path in READ:
         assert stranger.get(path).status_code == 200
         for host in (
-            () if path not in ("/", "/labels.csv") else ("evil.example", f"evil.example:{port}", "127.0.0.1", f"127.0.0.1:{port + 1}", "")
+            ()
+            if path not in ("/", "/labels.csv")
+            else ("evil.example", f"evil.example:{port}", "127.0.0.1", f"127.0.0.1:{port + 1}", "")
         ):
             assert stranger.get(path, headers={"Host": host}).status_code == 421
         assert stranger.get(path, headers={"Host": f"localhost:{port}"}).status_code == 200
@@ -85,7 +113,10 @@ def test_changing_needs_the_token_in_a_header(client):
     for path, body in CHANGE:
         assert client.post(path, json=body).status_code == 403  # the cookie alone will not do
         assert client.post(path, json=body, headers={"X-Ptmap-Token": "guess"}).status_code == 403
-        assert client.post(path, json=body, headers=HEADERS | {"Host": "evil.example"}).status_code == 421
+        assert (
+            client.post(path, json=body, headers=HEADERS | {"Host": "evil.example"}).status_code
+            == 421
+        )
     assert client.get("/api/state").json()["marks"].count("1") == 0
     for path, body in CHANGE:
         assert client.post(path, json=body, headers=HEADERS).status_code == 200
@@ -93,21 +124,50 @@ def test_changing_needs_the_token_in_a_header(client):
 
 def test_uploads_and_odd_requests_are_refused(client):
     assert client.post("/api/decide", files={"file": b"x"}, headers=HEADERS).status_code == 415
-    assert client.post("/api/decide", content=b"x" * 10, headers=HEADERS | {"Content-Type": "text/plain"}).status_code == 415
+    assert (
+        client.post(
+            "/api/decide", content=b"x" * 10, headers=HEADERS | {"Content-Type": "text/plain"}
+        ).status_code
+        == 415
+    )
     big = json.dumps({"items": list(range(300_000)), "label": "x"}).encode()
-    assert client.post("/api/decide", content=big, headers=HEADERS | {"Content-Type": "application/json"}).status_code == 413
+    assert (
+        client.post(
+            "/api/decide", content=big, headers=HEADERS | {"Content-Type": "application/json"}
+        ).status_code
+        == 413
+    )
     stream = HEADERS | {"Content-Type": "application/json"}
-    assert client.post("/api/decide", content=iter([b"{}"]), headers=stream).status_code == 413  # says no length
+    assert (
+        client.post("/api/decide", content=iter([b"{}"]), headers=stream).status_code == 413
+    )  # says no length
     assert client.put("/api/decide", json={}, headers=HEADERS).status_code == 405
     assert client.post("/labels.csv", json={}, headers=HEADERS).status_code == 405
     assert client.get("/docs").status_code == client.get("/openapi.json").status_code == 404
-    for body in ({}, {"items": ["0"], "label": "x"}, {"items": [0], "label": 3}, {"items": [0], "label": "x", "path": "/etc"}):
+    for body in (
+        {},
+        {"items": ["0"], "label": "x"},
+        {"items": [0], "label": 3},
+        {"items": [0], "label": "x", "path": "/etc"},
+    ):
         assert client.post("/api/decide", json=body, headers=HEADERS).status_code == 422
-    assert "below 24" in client.post("/api/decide", json={"items": [99], "label": "x"}, headers=HEADERS).json()["error"]
+    assert (
+        "below 24"
+        in client.post("/api/decide", json={"items": [99], "label": "x"}, headers=HEADERS).json()[
+            "error"
+        ]
+    )
     assert client.get("/api/state").json()["marks"].count("1") == 0
 
 
-OUTSIDE = ["/thumbnail/24", "/thumbnail/-1", "/thumbnail/..%2fproject.sqlite", "/page/..%2fserver.py", "/page/index.html", "/picture/x"]
+OUTSIDE = [
+    "/thumbnail/24",
+    "/thumbnail/-1",
+    "/thumbnail/..%2fproject.sqlite",
+    "/page/..%2fserver.py",
+    "/page/index.html",
+    "/picture/x",
+]
 
 
 def test_nothing_outside_can_be_read(client, photos, tmp_path):
@@ -152,16 +212,23 @@ def test_thumbnails_are_small_kept_and_tagged(client, folder):
     assert first.headers["content-type"] == "image/webp"
     assert len(list(folder.glob("thumbnails/*/*.webp"))) == 1
     assert client.get("/thumbnail/3").content == first.content
-    assert client.get("/thumbnail/3", headers={"If-None-Match": first.headers["etag"]}).status_code == 304
+    assert (
+        client.get("/thumbnail/3", headers={"If-None-Match": first.headers["etag"]}).status_code
+        == 304
+    )
     assert "immutable" in first.headers["cache-control"]
     assert Image.open(io.BytesIO(client.get("/picture/3").content)).format == "JPEG"
 
 
 def test_decide_confirm_undo_and_the_csv(client):
-    state = client.post("/api/decide", json={"items": [2, 3], "label": "Äpfel"}, headers=HEADERS).json()
+    state = client.post(
+        "/api/decide", json={"items": [2, 3], "label": "Äpfel"}, headers=HEADERS
+    ).json()
     assert state["classes"][-1] == "Äpfel"
     assert state["marks"][2:4] == "11"
-    state = client.post("/api/confirm", json={"items": [20], "labels": ["plum"]}, headers=HEADERS).json()
+    state = client.post(
+        "/api/confirm", json={"items": [20], "labels": ["plum"]}, headers=HEADERS
+    ).json()
     assert state["classes"][state["labels"][20]] == "plum"
     rows = {row["path"]: row for row in csv.DictReader(io.StringIO(client.get("/labels.csv").text))}
     assert (rows["apple-2.png"]["label"], rows["apple-2.png"]["origin"]) == ("Äpfel", "person")
@@ -173,7 +240,10 @@ def test_decide_confirm_undo_and_the_csv(client):
     assert about["candidates"][0] == {"label": "Äpfel", "share": 1.0}
     assert [entry["label"] for entry in about["history"]] == ["Äpfel"]
     version = client.get("/api/state").json()["version"]
-    assert client.get(f"/api/state?since={version}").status_code in (200, 204)  # 200 if the thorough answer came in between
+    assert client.get(f"/api/state?since={version}").status_code in (
+        200,
+        204,
+    )  # 200 if the thorough answer came in between
     strict = client.get("/labels.csv?abstain=1.0").text
     assert sum(not row["label"] for row in csv.DictReader(io.StringIO(strict))) > 0
 

@@ -8,10 +8,10 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from ptmap.errors import InputError
-from ptmap.labeling import model
-from ptmap.labeling.project import DATABASE, Project
-from ptmap.labeling.session import Session
+from fewlabels.errors import InputError
+from fewlabels.labeling import model
+from fewlabels.labeling.project import DATABASE, Project
+from fewlabels.labeling.session import Session
 
 
 @pytest.fixture
@@ -39,7 +39,10 @@ def search(session):
 
 def test_a_decision_is_in_the_journal_and_in_the_answer(session):
     state = session.decide([50, 51], "c1")
-    assert {item: decided.origin for item, decided in state.given.items() if item in (50, 51)} == {50: "person", 51: "person"}
+    assert {item: decided.origin for item, decided in state.given.items() if item in (50, 51)} == {
+        50: "person",
+        51: "person",
+    }
     assert (state.answer.labels[[50, 51]] == 1).all()
     assert session.project.journal.current["item-050"].label == "c1"
     assert not state.settled
@@ -54,11 +57,17 @@ def test_the_thorough_answer_is_that_of_the_command(session, blobs):
     assert len(state.suggested) == 24
     kept = session.project.journal.model_labels
     assert len(kept) == len(blobs) - 9
-    assert all(kept[f"item-{i:03d}"].label == f"c{state.answer.labels[i]}" for i in range(60, 120) if i not in state.given)
+    assert all(
+        kept[f"item-{i:03d}"].label == f"c{state.answer.labels[i]}"
+        for i in range(60, 120)
+        if i not in state.given
+    )
 
 
 def test_confirm_takes_what_the_person_saw(session):
-    seen = ["c0" if label else "c1" for label in session.state.answer.labels[[70, 100]]]  # the model thinks otherwise by now
+    seen = [
+        "c0" if label else "c1" for label in session.state.answer.labels[[70, 100]]
+    ]  # the model thinks otherwise by now
     state = session.confirm([70, 100], seen)
     assert [state.given[i].label for i in (70, 100)] == seen
     with pytest.raises(InputError, match="one for each of the 2 items, got 1"):
@@ -126,8 +135,12 @@ def test_images_of_no_class_are_those_of_the_command(session_with_strangers):
     assert session.state.strangers == ()  # the first answer does not wait for them
     state = search(session)
     assert state.settled
-    expected = model.solve(session.vectors, state.numbers, n_way=3, none_of_these=True).none_of_these
-    assert dict(state.strangers) == {item: expected[item] for item in np.flatnonzero(expected >= 0.5)}
+    expected = model.solve(
+        session.vectors, state.numbers, n_way=3, none_of_these=True
+    ).none_of_these
+    assert dict(state.strangers) == {
+        item: expected[item] for item in np.flatnonzero(expected >= 0.5)
+    }
     shares = [share for _, share in state.strangers]
     assert shares == sorted(shares, reverse=True)
     assert len({item for item, _ in state.strangers} & set(range(90, 120))) > 25
@@ -142,7 +155,9 @@ def test_what_was_labelled_is_no_stranger_and_a_name_for_them_ends_it(session_wi
     first, second = before[0][0], before[1][0]
     state = session.decide([first], "c0")
     assert not state.searched
-    assert state.strangers == [each for each in before if each[0] != first]  # those of before, until they are found anew
+    assert state.strangers == [
+        each for each in before if each[0] != first
+    ]  # those of before, until they are found anew
     assert first not in dict(search(session).strangers)
     session.decide([first, second], "c3")
     assert search(session).strangers == []
@@ -154,7 +169,9 @@ def test_what_was_labelled_is_no_stranger_and_a_name_for_them_ends_it(session_wi
 def test_a_decision_calls_the_search_off(session_with_strangers, monkeypatch):
     session = session_with_strangers
     search(session)
-    monkeypatch.setattr("ptmap.classifiers.outsiders.N_STEPS", 10**9)  # a search that takes for ever
+    monkeypatch.setattr(
+        "fewlabels.confidence.outliers.N_STEPS", 10**9
+    )  # a search that takes for ever
     for item in (50, 51):
         session.decide([item], "c1")
         state = settle(session)  # does not wait for the search of before
@@ -182,7 +199,12 @@ def test_from_nothing(make_project):
 
 @pytest.mark.parametrize(
     ("items", "label", "words"),
-    [([500], "c1", "below 120"), ([-1], "c1", "below 120"), ([1], "  ", "not be empty"), ([1], "x" * 300, "200")],
+    [
+        ([500], "c1", "below 120"),
+        ([-1], "c1", "below 120"),
+        ([1], "  ", "not be empty"),
+        ([1], "x" * 300, "200"),
+    ],
 )
 def test_what_is_refused_changes_nothing(session, items, label, words):
     before = session.state
@@ -218,7 +240,9 @@ def test_many_threads_at_once(session):
         thread.join()
     current = session.project.journal.current
     assert sum(decided.origin == "person" for decided in current.values()) == 20
-    assert {session.collection.names[item]: decided for item, decided in session.state.given.items()} == current
+    assert {
+        session.collection.names[item]: decided for item, decided in session.state.given.items()
+    } == current
 
 
 def test_a_second_server_is_refused(session):

@@ -9,25 +9,30 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ptmap.data import read_images
-from ptmap.errors import FileFormatError, InputError, PtmapError
-from ptmap.features.store import FeatureStore
-from ptmap.labeling.importing import begin_project, import_labels, refresh
-from ptmap.labeling.later import predict_later
-from ptmap.labeling.outcome import label_source, suggest_next
-from ptmap.labeling.predictor import Predictor
-from ptmap.labeling.project import Project
-from ptmap.labeling.sources import Extraction, open_source, read_truth
-from ptmap.labeling.starting import start_session
+from fewlabels.data import read_images
+from fewlabels.errors import FewLabelsError, FileFormatError, InputError
+from fewlabels.features.store import FeatureStore
+from fewlabels.labeling.importing import begin_project, import_labels, refresh
+from fewlabels.labeling.later import predict_later
+from fewlabels.labeling.outcome import label_source, suggest_next
+from fewlabels.labeling.predictor import Predictor
+from fewlabels.labeling.project import Project
+from fewlabels.labeling.sources import Extraction, open_source, read_truth
+from fewlabels.labeling.starting import start_session
 
 
 @pytest.fixture
 def extraction(encoder, tmp_path):
-    return Extraction(backbone=encoder, device="cpu", n_workers=0, store=FeatureStore(tmp_path / "store"))
+    return Extraction(
+        backbone=encoder, device="cpu", n_workers=0, store=FeatureStore(tmp_path / "store")
+    )
 
 
 def true_labels(names):
-    return {item: name.split("/")[-1].split("-")[0].removeprefix("labels:") for item, name in enumerate(names)}
+    return {
+        item: name.split("/")[-1].split("-")[0].removeprefix("labels:")
+        for item, name in enumerate(names)
+    }
 
 
 def test_photos_and_a_csv(photos, few, extraction):
@@ -59,7 +64,9 @@ def test_a_folder_of_labelled_images_elsewhere(photos, tmp_path, extraction):
     outcome = label_source(source)
     assert len(outcome.rows) == 21  # the photos only, though 24 images were used
     assert len(source.collection) == 24
-    assert {row.path: row.origin for row in outcome.rows}["apple-1.png"] == "import"  # the copy is that photo, not one more
+    assert {row.path: row.origin for row in outcome.rows}[
+        "apple-1.png"
+    ] == "import"  # the copy is that photo, not one more
     assert len(outcome.suggest(30)) == 18
     with pytest.raises(InputError, match="one folder"):
         begin_project(tmp_path / "p", source)
@@ -75,10 +82,19 @@ def test_the_same_image_in_two_classes(photos, tmp_path, extraction):
 
 def test_features_with_and_without_a_csv(tmp_path, blobs, hide, extraction):
     labels = hide(blobs.labels, 2)
-    np.savez(tmp_path / "f.npz", features=blobs.features, labels=labels, class_names=np.array(blobs.class_names))
+    np.savez(
+        tmp_path / "f.npz",
+        features=blobs.features,
+        labels=labels,
+        class_names=np.array(blobs.class_names),
+    )
     one = label_source(open_source(tmp_path / "f.npz", labels=None, extraction=extraction))
-    (tmp_path / "few.csv").write_text("name,label\n" + "".join(f"row {i},c{labels[i]}\n" for i in np.flatnonzero(labels >= 0)))
-    two = label_source(open_source(tmp_path / "f.npz", labels=tmp_path / "few.csv", extraction=extraction))
+    (tmp_path / "few.csv").write_text(
+        "name,label\n" + "".join(f"row {i},c{labels[i]}\n" for i in np.flatnonzero(labels >= 0))
+    )
+    two = label_source(
+        open_source(tmp_path / "f.npz", labels=tmp_path / "few.csv", extraction=extraction)
+    )
     assert one.rows == two.rows
     assert one.score(dict(enumerate(f"c{label}" for label in blobs.labels))).accuracy > 0.9
 
@@ -112,7 +128,9 @@ def test_names_of_all_kinds(photos, extraction):
         (photos / old).rename(photos / new)
     text = "path,label\n" + "".join(f'"{name}",{label}\n' for name, label in odd.items())
     (photos.parent / "few.csv").write_text(text, encoding="utf-8")
-    rows = label_source(open_source(photos, labels=photos.parent / "few.csv", extraction=extraction)).rows
+    rows = label_source(
+        open_source(photos, labels=photos.parent / "few.csv", extraction=extraction)
+    ).rows
     assert {row.label for row in rows} == set(odd.values())
 
 
@@ -144,7 +162,10 @@ def test_labels_of_images_that_cannot_be_read_are_no_mistake(photos, few, extrac
     source = open_source(photos, labels=few, extraction=extraction)
     assert len(source.labels) == 6
     assert any("broken.png" in remark and "Replace it" in remark for remark in source.remarks)
-    assert any("2 labels lost" in remark and "empty.png; broken.png" in remark and "class" not in remark for remark in source.remarks)
+    assert any(
+        "2 labels lost" in remark and "empty.png; broken.png" in remark and "class" not in remark
+        for remark in source.remarks
+    )
 
 
 @pytest.mark.parametrize("enough", [False, True])
@@ -187,15 +208,15 @@ def test_a_plus_in_a_path_is_no_second_backbone(encoder, tmp_path):
 
 
 def test_no_images(tmp_path, extraction):
-    with pytest.raises(PtmapError, match="does not exist"):
+    with pytest.raises(FewLabelsError, match="does not exist"):
         open_source(tmp_path / "empty", labels=None, extraction=extraction)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(PtmapError, match="must hold images"):
+    with pytest.raises(FewLabelsError, match="must hold images"):
         open_source(tmp_path / "empty", labels=None, extraction=extraction)
 
 
 def test_one_image_is_no_folder(photos, extraction):
-    with pytest.raises(InputError, match="ptmap predict"):
+    with pytest.raises(InputError, match="fewlabels predict"):
         open_source(photos / "apple-0.png", labels=None, extraction=extraction)
 
 
@@ -207,22 +228,42 @@ def test_suggestions_without_a_label(photos, extraction):
 
 def test_truth_by_folders_or_file(few, tmp_path):
     assert read_truth("folders", ("a/1.jpg", "2.jpg"), root=None).labels == {0: "a"}
-    assert read_truth(str(few), tuple(f"{n}-{i}.png" for n in ("apple", "leek", "plum") for i in (0, 1)), root=None).labels[5] == "plum"
+    assert (
+        read_truth(
+            str(few),
+            tuple(f"{n}-{i}.png" for n in ("apple", "leek", "plum") for i in (0, 1)),
+            root=None,
+        ).labels[5]
+        == "plum"
+    )
 
 
-def test_a_truth_is_read_before_any_image_and_may_name_broken_ones(photos, few, tmp_path, extraction):
+def test_a_truth_is_read_before_any_image_and_may_name_broken_ones(
+    photos, few, tmp_path, extraction
+):
     (tmp_path / "truth.csv").write_text("path,label\napple-5.png,apple\nnowhere.png,leek\n")
     with pytest.raises(InputError, match=r"truth\.csv.*1 path not found"):
         open_source(photos, labels=few, extraction=Forbidden(), truth=str(tmp_path / "truth.csv"))
     for name in ("empty.png", "broken.png"):
         (photos / name).write_bytes(b"" if name == "empty.png" else b"nothing")
-    (tmp_path / "truth.csv").write_text("path,label\nempty.png,leek\nbroken.png,leek\nplum-5.png,plum\nplum-5.png,plum\n")
-    source = open_source(photos, labels=few, extraction=extraction, truth=str(tmp_path / "truth.csv"))
-    assert {source.collection.names[item]: label for item, label in source.truth.items()} == {"plum-5.png": "plum"}
+    (tmp_path / "truth.csv").write_text(
+        "path,label\nempty.png,leek\nbroken.png,leek\nplum-5.png,plum\nplum-5.png,plum\n"
+    )
+    source = open_source(
+        photos, labels=few, extraction=extraction, truth=str(tmp_path / "truth.csv")
+    )
+    assert {source.collection.names[item]: label for item, label in source.truth.items()} == {
+        "plum-5.png": "plum"
+    }
     assert any("given twice alike" in remark for remark in source.remarks)
     assert open_source(photos, labels=few, extraction=extraction).truth is None
     begin_project(tmp_path / "p", source).close()
-    assert open_source(tmp_path / "p", labels=None, extraction=extraction, truth=str(tmp_path / "truth.csv")).truth == source.truth
+    assert (
+        open_source(
+            tmp_path / "p", labels=None, extraction=extraction, truth=str(tmp_path / "truth.csv")
+        ).truth
+        == source.truth
+    )
 
 
 def test_a_project_begins_grows_and_exports(photos, few, tmp_path, extraction):
@@ -240,7 +281,7 @@ def test_a_project_begins_grows_and_exports(photos, few, tmp_path, extraction):
     origins = {row.path: (row.label, row.origin) for row in outcome.rows}
     assert origins["leek-5.png"] == ("leek", "person")
     assert origins[collection.names[3]] == ("pear", "import")
-    with pytest.raises(InputError, match="ptmap serve"):
+    with pytest.raises(InputError, match="fewlabels serve"):
         open_source(tmp_path / "p", labels=few, extraction=extraction)
 
 
@@ -253,14 +294,25 @@ def test_a_changed_image_gets_new_features(photos, few, tmp_path, extraction):
     project.close()
     row = before.names.index("apple-3.png")
     assert not np.allclose(before.features[row], after.features[row])
-    np.testing.assert_array_equal(after.features[row], after.features[after.names.index("plum-3.png")])
+    np.testing.assert_array_equal(
+        after.features[row], after.features[after.names.index("plum-3.png")]
+    )
 
 
-def test_a_project_of_features_begins_again_with_the_same_features_only(tmp_path, blobs, hide, extraction):
+def test_a_project_of_features_begins_again_with_the_same_features_only(
+    tmp_path, blobs, hide, extraction
+):
     def start(name):
-        start_session(tmp_path / "p", photos=tmp_path / name, labels=None, extraction=extraction).close()
+        start_session(
+            tmp_path / "p", photos=tmp_path / name, labels=None, extraction=extraction
+        ).close()
 
-    np.savez(tmp_path / "f.npz", features=blobs.features, labels=hide(blobs.labels, 2), class_names=np.array(blobs.class_names))
+    np.savez(
+        tmp_path / "f.npz",
+        features=blobs.features,
+        labels=hide(blobs.labels, 2),
+        class_names=np.array(blobs.class_names),
+    )
     np.savez(tmp_path / "other.npz", features=blobs.features + 1, labels=blobs.labels)
     start("f.npz")
     start("f.npz")
@@ -276,7 +328,7 @@ def test_photos_that_came_since_are_said(photos, few, tmp_path, extraction):
     begin_project(tmp_path / "p", open_source(photos, labels=few, extraction=extraction)).close()
     assert open_source(tmp_path / "p", labels=None, extraction=extraction).remarks == ()
     shutil.copy(photos / "plum-3.png", photos / "new.png")
-    said = f"1 photo came or changed since: run ptmap serve {tmp_path / 'p'} to take it up."
+    said = f"1 photo came or changed since: run fewlabels serve {tmp_path / 'p'} to take it up."
     assert open_source(tmp_path / "p", labels=None, extraction=extraction).remarks == (said,)
     (photos / "apple-0.png").touch()
     assert "2 photos" in open_source(tmp_path / "p", labels=None, extraction=extraction).remarks[0]
@@ -289,7 +341,9 @@ def test_photos_that_came_since_are_said(photos, few, tmp_path, extraction):
 def test_labels_imported_again_leave_what_the_person_decided(photos, few, tmp_path, extraction):
     def start():
         said = []
-        session = start_session(tmp_path / "p", photos=photos, labels=few, extraction=extraction, on_remark=said.append)
+        session = start_session(
+            tmp_path / "p", photos=photos, labels=few, extraction=extraction, on_remark=said.append
+        )
         return session, said
 
     session, _ = start()
@@ -312,14 +366,20 @@ def test_labels_imported_again_leave_what_the_person_decided(photos, few, tmp_pa
 
 
 @pytest.mark.parametrize("begun", [False, True])
-def test_an_image_that_changes_while_features_are_computed_is_noticed(photos, few, tmp_path, extraction, begun):
+def test_an_image_that_changes_while_features_are_computed_is_noticed(
+    photos, few, tmp_path, extraction, begun
+):
     def change(progress):
-        if progress.stage == "extract" and progress.done == progress.total:  # every image was read by now
+        if (
+            progress.stage == "extract" and progress.done == progress.total
+        ):  # every image was read by now
             shutil.copy(photos / "plum-3.png", photos / "apple-3.png")
 
     meddled = replace(extraction, on_progress=change)
     if begun:
-        begin_project(tmp_path / "p", open_source(photos, labels=few, extraction=extraction)).close()
+        begin_project(
+            tmp_path / "p", open_source(photos, labels=few, extraction=extraction)
+        ).close()
         Image.new("RGB", (32, 32), (250, 250, 9)).save(photos / "apple-4.png")
         start_session(tmp_path / "p", photos=None, labels=None, extraction=meddled).close()
     else:
@@ -329,7 +389,10 @@ def test_an_image_that_changes_while_features_are_computed_is_noticed(photos, fe
         refresh(project, extraction)
         kept = project.load()
         assert project.newcomers(read_images(photos)) == []
-    np.testing.assert_array_equal(kept.features[kept.names.index("apple-3.png")], kept.features[kept.names.index("plum-3.png")])
+    np.testing.assert_array_equal(
+        kept.features[kept.names.index("apple-3.png")],
+        kept.features[kept.names.index("plum-3.png")],
+    )
 
 
 def test_projects_refuse_what_is_in_the_way(photos, few, tmp_path, extraction):
@@ -361,11 +424,18 @@ def test_a_model_for_later_images(photos, few, tmp_path, extraction):
         predict_later(tmp_path / "m.safetensors", [photos / "no.png"], device="cpu")
 
 
-def test_later_images_count_once_and_other_forms_are_named(photos, few, tmp_path, extraction, monkeypatch):
+def test_later_images_count_once_and_other_forms_are_named(
+    photos, few, tmp_path, extraction, monkeypatch
+):
     model = tmp_path / "m.safetensors"
     Predictor.of(label_source(open_source(photos, labels=few, extraction=extraction))).save(model)
     monkeypatch.chdir(photos)
-    again = [Path("leek-6.png"), Path("leek-6.png"), photos / "leek-6.png", Path("../photos/leek-6.png")]
+    again = [
+        Path("leek-6.png"),
+        Path("leek-6.png"),
+        photos / "leek-6.png",
+        Path("../photos/leek-6.png"),
+    ]
     rows, remarks = predict_later(model, again, device="cpu")
     assert [row.path for row in rows] == ["leek-6.png"]
     assert remarks == []
@@ -374,9 +444,13 @@ def test_later_images_count_once_and_other_forms_are_named(photos, few, tmp_path
     (tmp_path / "phone").mkdir()
     for name in ("a.heic", "phone/b.HEIC"):
         (tmp_path / name).write_bytes(b"x")
-    with pytest.raises(FileFormatError, match=r"no image to label. Not read: 1 \.heic files; export them as JPEG"):
+    with pytest.raises(
+        FileFormatError, match=r"no image to label. Not read: 1 \.heic files; export them as JPEG"
+    ):
         predict_later(model, [tmp_path / "a.heic"], device="cpu")
-    with pytest.raises(FileFormatError, match=r"must hold images.*1 \.heic files; export them as JPEG"):
+    with pytest.raises(
+        FileFormatError, match=r"must hold images.*1 \.heic files; export them as JPEG"
+    ):
         predict_later(model, [tmp_path / "phone"], device="cpu")
     (photos / "empty.png").touch()
     rows, remarks = predict_later(model, [photos, tmp_path / "a.heic"], device="cpu")
@@ -386,11 +460,18 @@ def test_later_images_count_once_and_other_forms_are_named(photos, few, tmp_path
 
 
 def test_a_model_of_features_agrees_with_the_labelling(tmp_path, blobs, hide, extraction):
-    np.savez(tmp_path / "f.npz", features=blobs.features, labels=hide(blobs.labels, 3), class_names=np.array(blobs.class_names))
+    np.savez(
+        tmp_path / "f.npz",
+        features=blobs.features,
+        labels=hide(blobs.labels, 3),
+        class_names=np.array(blobs.class_names),
+    )
     outcome = label_source(open_source(tmp_path / "f.npz", labels=None, extraction=extraction))
     Predictor.of(outcome).save(tmp_path / "m.safetensors")
     rows, _ = predict_later(tmp_path / "m.safetensors", [tmp_path / "f.npz"])
-    same = [a.label == b.label for a, b in zip(rows, outcome.rows, strict=True) if b.origin == "model"]
+    same = [
+        a.label == b.label for a, b in zip(rows, outcome.rows, strict=True) if b.origin == "model"
+    ]
     assert np.mean(same) > 0.99
     with pytest.raises(InputError, match="only be asked about features"):
         predict_later(tmp_path / "m.safetensors", [tmp_path])
@@ -403,5 +484,5 @@ def test_models_that_are_none(tmp_path, blobs, hide, extraction):
     with pytest.raises(FileFormatError, match="cannot be read"):
         Predictor.load(tmp_path / "m.safetensors")
     blobs.save(tmp_path / "f.safetensors")
-    with pytest.raises(FileFormatError, match="not a model of ptmap"):
+    with pytest.raises(FileFormatError, match="not a model of fewlabels"):
         Predictor.load(tmp_path / "f.safetensors")

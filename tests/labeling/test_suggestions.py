@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from ptmap.labeling import model
-from ptmap.labeling.accuracy import Estimate
-from ptmap.labeling.suggestions import advise, suggest
+from fewlabels.labeling import model
+from fewlabels.labeling.accuracy import Estimate
+from fewlabels.labeling.suggestions import advise, suggest
 
 
 def test_without_labels_the_first_suggestions_cover_the_classes(make_blobs):
@@ -35,7 +35,9 @@ def test_labelled_ones_and_their_copies_are_not_suggested(blobs, hide):
 
 
 def test_they_help_more_than_chance(make_blobs, hide, monkeypatch):
-    monkeypatch.setattr(model, "RULE", {"lam": 30.0, "proportions": "uniform"})  # which these blobs fit
+    monkeypatch.setattr(
+        model, "RULE", {"lam": 30.0, "proportions": "uniform"}
+    )  # which these blobs fit
     gains = []
     for seed in range(5):
         blobs = make_blobs(n_classes=8, spread=1.6, seed=seed)
@@ -49,7 +51,9 @@ def test_they_help_more_than_chance(make_blobs, hide, monkeypatch):
 
         chosen = suggest(vectors, start, model.solve(vectors, start, n_way=8), n=16)
         rng = np.random.default_rng(seed)
-        by_chance = [accuracy(rng.choice(np.flatnonzero(start < 0), 16, replace=False)) for _ in range(4)]
+        by_chance = [
+            accuracy(rng.choice(np.flatnonzero(start < 0), 16, replace=False)) for _ in range(4)
+        ]
         gains.append(accuracy(chosen) - np.mean(by_chance))
     assert np.mean(gains) > 0
 
@@ -66,10 +70,26 @@ def test_no_more_than_there_are(blobs):
     [
         (0.5, None, "second image of a class"),
         (0.5, Estimate(5, 10, 0.5, 0.24, 0.76), "1 image is doubtful"),
-        (0.99, Estimate(10, 10, 1.0, 0.72, 1.0), "No image is doubtful, but 10 hidden labels prove little"),
-        (0.99, Estimate(80, 100, 0.8, 0.71, 0.87), "No image is doubtful, but hidden labels say 80%"),
-        (0.5, Estimate(200, 200, 1.0, 0.98, 1.0), "hardly help. Look over the doubtful ones: 1 image is doubtful."),
-        (0.99, Estimate(200, 200, 1.0, 0.98, 1.0), "hardly help. You may stop: no image is doubtful."),
+        (
+            0.99,
+            Estimate(10, 10, 1.0, 0.72, 1.0),
+            "No image is doubtful, but 10 hidden labels prove little",
+        ),
+        (
+            0.99,
+            Estimate(80, 100, 0.8, 0.71, 0.87),
+            "No image is doubtful, but hidden labels say 80%",
+        ),
+        (
+            0.5,
+            Estimate(200, 200, 1.0, 0.98, 1.0),
+            "hardly help. Look over the doubtful ones: 1 image is doubtful.",
+        ),
+        (
+            0.99,
+            Estimate(200, 200, 1.0, 0.98, 1.0),
+            "hardly help. You may stop: no image is doubtful.",
+        ),
     ],
 )
 def test_advice(share, estimate, words):
@@ -79,6 +99,8 @@ def test_advice(share, estimate, words):
 
 def test_advice_at_the_beginning_and_at_the_end():
     answer = model.Answer(np.eye(2, dtype=np.float32), None, None, 1.0)
-    assert "being estimated" in advise(model.Answer(np.eye(3, 2, dtype=np.float32), None, None, 1.0), np.array([0, 0, -1]), None)
+    assert "being estimated" in advise(
+        model.Answer(np.eye(3, 2, dtype=np.float32), None, None, 1.0), np.array([0, 0, -1]), None
+    )
     assert "two classes" in advise(None, np.array([-1, -1]), None)
     assert "Every image" in advise(answer, np.array([0, 1]), None)

@@ -6,15 +6,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ptmap.features import FeatureSet
-from ptmap.paper.benchmarks import expected_classes
-from ptmap.paper.ledger import Ledger
-from ptmap.paper.library import Library
+from fewlabels.features import FeatureSet
+from fewlabels.paper.benchmarks import expected_classes
+from fewlabels.paper.ledger import Ledger
+from fewlabels.paper.library import Library
 
 PER_CLASS = 101  # Figure 3 draws one support row and 99 queries of a class
 
 
-def _make_benchmark(split: str = "novel", *, dataset: str = "cifar-fs", backbone: str = "wrn28-10", seed: int = 0) -> FeatureSet:
+def _make_benchmark(
+    split: str = "novel", *, dataset: str = "cifar-fs", backbone: str = "wrn28-10", seed: int = 0
+) -> FeatureSet:
     names = expected_classes(dataset, split)
     labels = np.repeat(np.arange(len(names)), PER_CLASS)
     rng = np.random.default_rng(seed)
@@ -34,7 +36,9 @@ def artifacts(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("artifacts")
     (folder / "cifar-fs" / "wrn28-10").mkdir(parents=True)
     for number, split in enumerate(("val", "novel")):
-        _make_benchmark(split, seed=number).save(folder / "cifar-fs" / "wrn28-10" / f"{split}.safetensors")
+        _make_benchmark(split, seed=number).save(
+            folder / "cifar-fs" / "wrn28-10" / f"{split}.safetensors"
+        )
     return folder
 
 

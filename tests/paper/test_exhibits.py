@@ -11,13 +11,24 @@ import pytest
 from PIL import Image
 from scipy import stats
 
-from ptmap.errors import InputError
-from ptmap.features import FeatureSet
-from ptmap.paper.exhibits import all_entries, choose_exhibits, list_exhibits, make_exhibits, publish
-from ptmap.paper.figure2 import class_skewness, describe_distributions, fit_exponential, fit_gaussian
-from ptmap.paper.ledger import Ledger, make_entry
-from ptmap.paper.library import Library, Source
-from ptmap.paper.published import read_published
+from fewlabels.errors import InputError
+from fewlabels.features import FeatureSet
+from fewlabels.paper.exhibits import (
+    all_entries,
+    choose_exhibits,
+    list_exhibits,
+    make_exhibits,
+    publish,
+)
+from fewlabels.paper.figure2 import (
+    class_skewness,
+    describe_distributions,
+    fit_exponential,
+    fit_gaussian,
+)
+from fewlabels.paper.ledger import Ledger, make_entry
+from fewlabels.paper.library import Library, Source
+from fewlabels.paper.published import read_published
 
 NAMES = [*(f"table{i}" for i in range(2, 9)), "figure2", "figure3", "figure4", "time", "orderings"]
 PICTURES = [name for name in NAMES if name not in ("time", "orderings")]
@@ -29,7 +40,7 @@ def published(artifacts, tmp_path_factory):
     ledger = Ledger(tmp_path_factory.mktemp("results"), Library(artifacts), n_episodes=4)
     exhibits = choose_exhibits(["all"])
     ledger.measure(all_entries(exhibits, ledger.library))
-    reports = publish(exhibits, ledger, drawing=True, command="ptmap reproduce all")
+    reports = publish(exhibits, ledger, drawing=True, command="fewlabels reproduce all")
     return ledger, {report.name: report for report in reports}
 
 
@@ -37,16 +48,26 @@ def published(artifacts, tmp_path_factory):
 def bare(tmp_path_factory):
     """The same where no features are at all."""
     ledger = Ledger(tmp_path_factory.mktemp("bare"), Library(tmp_path_factory.mktemp("nothing")))
-    return {report.name: report for report in publish(choose_exhibits(["all"]), ledger, drawing=False, command="ptmap reproduce all")}
+    return {
+        report.name: report
+        for report in publish(
+            choose_exhibits(["all"]), ledger, drawing=False, command="fewlabels reproduce all"
+        )
+    }
 
 
 def test_all_are_there_in_the_order_of_the_paper():
     assert list(make_exhibits()) == NAMES
-    assert [exhibit.name for exhibit in choose_exhibits(["figure4", "table5"])] == ["table5", "figure4"]
+    assert [exhibit.name for exhibit in choose_exhibits(["figure4", "table5"])] == [
+        "table5",
+        "figure4",
+    ]
 
 
 def test_an_unknown_one_is_refused_with_the_list():
-    with pytest.raises(InputError, match=r"table2, table3.*figure4, time, orderings, all, got 'table9'"):
+    with pytest.raises(
+        InputError, match=r"table2, table3.*figure4, time, orderings, all, got 'table9'"
+    ):
         choose_exhibits(["table5", "table9"])
 
 
@@ -69,10 +90,19 @@ def test_rows_keep_what_was_published_and_ours_is_what_was_measured(published):
         for row in data:
             here = row["features"] == "cifar-fs/wrn28-10"
             assert bool(row["ours"] and all(row["ours"].values())) == here
-    row = next(row for row in reports["table5"].data["rows"] if row["features"] == "cifar-fs/wrn28-10" and row["recipe"] == "kmeans")
+    row = next(
+        row
+        for row in reports["table5"].data["rows"]
+        if row["features"] == "cifar-fs/wrn28-10" and row["recipe"] == "kmeans"
+    )
     cell = ledger.find(make_entry(Source("cifar-fs", "wrn28-10"), "kmeans"))
     assert row["ours"]["1"] == cell
-    words = next(each for section in reports["table5"].table.sections for each in section if each[:3] == ("CIFAR-FS", "PT+K-Means", "WRN"))
+    words = next(
+        each
+        for section in reports["table5"].table.sections
+        for each in section
+        if each[:3] == ("CIFAR-FS", "PT+K-Means", "WRN")
+    )
     assert words[3] == "83.69 ± 0.22"
     assert words[4].startswith(f"{cell['accuracy']:.2f}")
     assert float(words[5].split()[0]) == pytest.approx(cell["accuracy"] - 83.69, abs=0.01)
@@ -81,11 +111,18 @@ def test_rows_keep_what_was_published_and_ours_is_what_was_measured(published):
 
 def test_without_features_nothing_is_filled_in(bare):
     for name in read_published().tables:
-        words = [cell for section in bare[name].table.sections for row in section for cell in (row[4], row[5], row[7], row[8])]
+        words = [
+            cell
+            for section in bare[name].table.sections
+            for row in section
+            for cell in (row[4], row[5], row[7], row[8])
+        ]
         assert set(words) <= {"–", "no features"}
         assert any("--features" in note for note in bare[name].notes)
     assert all(row[3] == "–" for section in bare["figure3"].table.sections for row in section)
-    assert all(row[4:6] == ("–", "–") for section in bare["figure4"].table.sections for row in section)
+    assert all(
+        row[4:6] == ("–", "–") for section in bare["figure4"].table.sections for row in section
+    )
     assert bare["orderings"].table.sections == []
     assert bare["time"].data["ours"] == []
 
@@ -99,12 +136,18 @@ def test_table_6_goes_beyond_the_paper_where_features_are(published, bare):
 
 def test_figure_3_tells_the_method_the_class_sizes(published):
     reports = published[1]
-    known = next(curve for curve in reports["figure3"].data["curves"] if curve["name"] == "PT+MAP, sizes known")
+    known = next(
+        curve
+        for curve in reports["figure3"].data["curves"]
+        if curve["name"] == "PT+MAP, sizes known"
+    )
     assert [q1 for q1, _ in known["ours"]] == [1, 10, 20, 30, 40, 50]
     _, cell = known["ours"][1]
     assert cell["queries"] == "10,90"
     assert cell["settings"]["proportions"] == "truth"
-    bound = next(curve for curve in reports["figure3"].data["curves"] if "at least" in curve["name"])
+    bound = next(
+        curve for curve in reports["figure3"].data["curves"] if "at least" in curve["name"]
+    )
     assert all("AtLeast" in cell["settings"]["proportions"] for _, cell in bound["ours"])
 
 
@@ -133,7 +176,10 @@ def test_fits_find_the_curves_that_made_the_counts():
     assert fit_exponential(edges, counts)["b"] == pytest.approx(10.0, rel=0.1)
     bell = np.rint(80 * np.exp(-((x - 0.2) ** 2) / (2 * 0.05**2))).astype(np.int64)
     found = fit_gaussian(edges, bell)
-    assert (found["mean"], found["std"]) == (pytest.approx(0.2, abs=0.005), pytest.approx(0.05, abs=0.005))
+    assert (found["mean"], found["std"]) == (
+        pytest.approx(0.2, abs=0.005),
+        pytest.approx(0.05, abs=0.005),
+    )
 
 
 @pytest.mark.parametrize("name", PICTURES)
@@ -205,13 +251,19 @@ def test_pictures_on_the_page_share_their_letters(published):
 
 def test_a_single_exhibit_leaves_the_others_on_the_page(published):
     ledger, _ = published
-    publish(choose_exhibits(["time"]), ledger, drawing=False, command="ptmap reproduce time")
+    publish(choose_exhibits(["time"]), ledger, drawing=False, command="fewlabels reproduce time")
     assert (ledger.folder / "index.html").read_text().count("<section") == len(NAMES)
 
 
 def test_orderings_are_judged_by_their_intervals(published):
     for claim in published[1]["orderings"].data["claims"]:
-        expected = "holds" if claim["difference"] > claim["ci95"] else "FAILS" if claim["difference"] <= -claim["ci95"] else "undecided"
+        expected = (
+            "holds"
+            if claim["difference"] > claim["ci95"]
+            else "FAILS"
+            if claim["difference"] <= -claim["ci95"]
+            else "undecided"
+        )
         assert claim["verdict"] == expected
     assert len(published[1]["orderings"].data["claims"]) == 8 + 3 + 6
 
@@ -219,7 +271,10 @@ def test_orderings_are_judged_by_their_intervals(published):
 def test_figure_2_shows_a_typical_feature(make_benchmark):
     features = make_benchmark()
     found = describe_distributions(features)
-    skews = stats.skew(np.stack([features.features[rows].astype(np.float64) for rows in features.class_rows]), axis=1)
+    skews = stats.skew(
+        np.stack([features.features[rows].astype(np.float64) for rows in features.class_rows]),
+        axis=1,
+    )
     distance = np.abs(skews - np.median(skews)).mean(axis=0)
     assert found["feature"] == distance.argmin()
     assert found["skewness_median"]["before"] == pytest.approx(np.median(skews))

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ptmap.errors import FileFormatError
-from ptmap.evaluation import evaluate
-from ptmap.paper.ledger import CELLS, Ledger, make_entry
-from ptmap.paper.library import Library, Source
+from fewlabels.errors import FileFormatError
+from fewlabels.evaluation import evaluate
+from fewlabels.paper.ledger import CELLS, Ledger, make_entry
+from fewlabels.paper.library import Library, Source
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "features" / "cifar-fs-wrn28-10"
 NOVEL, VAL = Source("cifar-fs", "wrn28-10"), Source("cifar-fs", "wrn28-10", "val")
@@ -19,7 +19,9 @@ NOVEL, VAL = Source("cifar-fs", "wrn28-10"), Source("cifar-fs", "wrn28-10", "val
 def test_a_cell_is_what_evaluate_finds(ledger):
     entry = make_entry(NOVEL, "map", n_shot=5)
     ledger.measure([entry])
-    (direct,) = evaluate(ledger.library.load(NOVEL), [entry.method], n_shot=5, n_episodes=12, draws="authors")
+    (direct,) = evaluate(
+        ledger.library.load(NOVEL), [entry.method], n_shot=5, n_episodes=12, draws="authors"
+    )
     cell = ledger.find(entry)
     assert cell["accuracy"] == round(direct.accuracy, 4)
     assert cell["settings"]["alpha"] == 0.2
@@ -61,9 +63,14 @@ def test_the_key_names_all_that_a_cell_depends_on(ledger):
         replace(entry, draws="own"),
     ]
     keys = [ledger.key(each) for each in (entry, *others)]
-    keys += [Ledger(ledger.folder, ledger.library, n_episodes=12, seed=1).key(entry), Ledger(ledger.folder, ledger.library).key(entry)]
+    keys += [
+        Ledger(ledger.folder, ledger.library, n_episodes=12, seed=1).key(entry),
+        Ledger(ledger.folder, ledger.library).key(entry),
+    ]
     assert len(set(keys)) == len(keys)
-    assert ledger.key(make_entry(NOVEL, "map", beta=0.5, lam=10.0, alpha=0.3)) == keys[0]  # the paper's own values
+    assert (
+        ledger.key(make_entry(NOVEL, "map", beta=0.5, lam=10.0, alpha=0.3)) == keys[0]
+    )  # the paper's own values
 
 
 def test_an_interruption_keeps_what_is_done(ledger, artifacts):
@@ -100,7 +107,18 @@ def test_a_damaged_file_of_cells_is_said(ledger, artifacts, content):
 def test_cells_are_plain_json(ledger):
     ledger.measure([make_entry(NOVEL, "ncm")])
     (cell,) = json.loads((ledger.folder / CELLS).read_text()).values()
-    assert {"accuracy", "ci95", "draws", "seed", "episode_hash", "pipeline", "settings", "versions", "engine", "machine"} <= cell.keys()
+    assert {
+        "accuracy",
+        "ci95",
+        "draws",
+        "seed",
+        "episode_hash",
+        "pipeline",
+        "settings",
+        "versions",
+        "engine",
+        "machine",
+    } <= cell.keys()
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the answers of the authors' script are not here")
@@ -112,18 +130,26 @@ def test_map_agrees_with_the_authors_script_on_all_its_episodes(tmp_path, settin
     ledger.measure([make_entry(NOVEL, "map", n_shot=n_shot)])
     (cell,) = ledger.cells.values()
     assert cell["n_episodes"] == 10_000
-    assert cell["accuracy"] == pytest.approx(scale * mean, abs=0.02)  # its float32 stops early in a few plans of 10,000
+    assert cell["accuracy"] == pytest.approx(
+        scale * mean, abs=0.02
+    )  # its float32 stops early in a few plans of 10,000
     assert cell["ci95"] == pytest.approx(scale * half, abs=0.01)
 
 
 def test_entries_that_share_their_preprocessing_are_measured_together(ledger, monkeypatch):
     groups = []
     evaluate_group = Ledger._evaluate
-    monkeypatch.setattr(Ledger, "_evaluate", lambda self, group: groups.append(group) or evaluate_group(self, group))
+    monkeypatch.setattr(
+        Ledger, "_evaluate", lambda self, group: groups.append(group) or evaluate_group(self, group)
+    )
     recipes = ("ncm-raw", "ncm", "kmeans", "map", "map-without-pt")
-    entries = [make_entry(NOVEL, recipe) for recipe in recipes] + [make_entry(NOVEL, "map", alpha=alpha) for alpha in (0.1, 0.5)]
+    entries = [make_entry(NOVEL, recipe) for recipe in recipes] + [
+        make_entry(NOVEL, "map", alpha=alpha) for alpha in (0.1, 0.5)
+    ]
     ledger.measure([*entries, make_entry(NOVEL, "map", beta=0.3)])
     assert [len(group) for group in groups] == [2, 1, 5]
     assert all(len({entry.method.pipeline.rowwise for entry in group}) == 1 for group in groups)
     assert all(group[0].method.classifier == "map" for group in groups)
-    assert groups[-1][0] == make_entry(NOVEL, "map")  # pays for what the others share, so that its time is the time of a run
+    assert groups[-1][0] == make_entry(
+        NOVEL, "map"
+    )  # pays for what the others share, so that its time is the time of a run

@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ptmap.errors import FileFormatError, InputError
-from ptmap.features import FeatureSet
-from ptmap.paper.benchmarks import SPLITS, check_benchmark, expected_classes
-from ptmap.paper.library import Library, Source, parse_given
-from ptmap.paper.published import DATASETS
+from fewlabels.errors import FileFormatError, InputError
+from fewlabels.features import FeatureSet
+from fewlabels.paper.benchmarks import SPLITS, check_benchmark, expected_classes
+from fewlabels.paper.library import Library, Source, parse_given
+from fewlabels.paper.published import DATASETS
 
 NOVEL = Source("cifar-fs", "wrn28-10")
 
@@ -19,7 +19,10 @@ def with_names(names):
 
 
 def test_counts_of_the_benchmarks_are_those_of_the_paper():
-    counts = {name: tuple(len(set(expected_classes(name, split))) for split in SPLITS) for name in DATASETS}
+    counts = {
+        name: tuple(len(set(expected_classes(name, split))) for split in SPLITS)
+        for name in DATASETS
+    }
     assert counts == {
         "mini-imagenet": (16, 20),
         "cub": (50, 50),
@@ -30,7 +33,9 @@ def test_counts_of_the_benchmarks_are_those_of_the_paper():
 
 
 def test_an_unknown_dataset_is_refused_with_the_list():
-    with pytest.raises(InputError, match=r"dataset must be one of mini-imagenet, cub, .*, got 'omniglot'"):
+    with pytest.raises(
+        InputError, match=r"dataset must be one of mini-imagenet, cub, .*, got 'omniglot'"
+    ):
         expected_classes("omniglot", "novel")
 
 
@@ -39,16 +44,27 @@ def test_features_are_found_in_the_folder_and_know_what_they_are(artifacts):
     assert library.has(NOVEL)
     assert library.load(NOVEL).provenance["split"] == "novel"
     assert not library.has(Source("cub", "wrn28-10"))
-    assert library.missing(NOVEL._replace(backbone="wrn28-10+resnet18")) == [Source("cifar-fs", "resnet18")]
+    assert library.missing(NOVEL._replace(backbone="wrn28-10+resnet18")) == [
+        Source("cifar-fs", "resnet18")
+    ]
     assert "--features cub:wrn28-10:novel=FILE" in library.how_to_get(Source("cub", "wrn28-10"))
 
 
 def test_rows_without_names_are_named_by_the_command(tmp_path):
-    np.save(tmp_path / "n.npy", np.random.default_rng(0).gamma(1.0, size=(60, 4)).astype(np.float16))
-    library = Library(tmp_path, parse_given([f"cifar-fs:wrn28-10:novel={tmp_path / 'n.npy'}"]), per_class=3)
+    np.save(
+        tmp_path / "n.npy", np.random.default_rng(0).gamma(1.0, size=(60, 4)).astype(np.float16)
+    )
+    library = Library(
+        tmp_path, parse_given([f"cifar-fs:wrn28-10:novel={tmp_path / 'n.npy'}"]), per_class=3
+    )
     found = library.load(NOVEL)
     assert found.n_classes == 20
-    assert found.provenance == {"file": "n.npy", "dataset": "cifar-fs", "backbone": "wrn28-10", "split": "novel"}
+    assert found.provenance == {
+        "file": "n.npy",
+        "dataset": "cifar-fs",
+        "backbone": "wrn28-10",
+        "split": "novel",
+    }
 
 
 @pytest.mark.parametrize(
@@ -68,7 +84,10 @@ def test_other_classes_are_refused(dataset, names, message):
 @pytest.mark.parametrize(
     ("dataset", "names"),
     [
-        ("cifar-fs", [name.replace("_", " ").title() for name in expected_classes("cifar-fs", "novel")]),
+        (
+            "cifar-fs",
+            [name.replace("_", " ").title() for name in expected_classes("cifar-fs", "novel")],
+        ),
         ("cifar-fs", [str(i) for i in range(20)]),
         ("mini-imagenet", [f"dog {i}" for i in range(20)]),
         ("cub", [f"{4 * i + 4:03}.Bird" for i in range(50)]),
@@ -79,15 +98,21 @@ def test_the_same_classes_in_other_spellings_are_welcome(dataset, names):
 
 
 def test_validation_classes_are_not_taken_for_novel_ones(artifacts):
-    given = parse_given([f"mini-imagenet:wrn28-10:novel={artifacts / 'cifar-fs/wrn28-10/novel.safetensors'}"])
-    with pytest.raises(FileFormatError, match="must hold features of dataset mini-imagenet, it says cifar-fs"):
+    given = parse_given(
+        [f"mini-imagenet:wrn28-10:novel={artifacts / 'cifar-fs/wrn28-10/novel.safetensors'}"]
+    )
+    with pytest.raises(
+        FileFormatError, match="must hold features of dataset mini-imagenet, it says cifar-fs"
+    ):
         Library(artifacts, given).load(Source("mini-imagenet", "wrn28-10"))
 
 
 def test_backbones_side_by_side(tmp_path, make_benchmark):
     for number, backbone in enumerate(("a", "b")):
         (tmp_path / "cifar-fs" / backbone).mkdir(parents=True)
-        make_benchmark(backbone=backbone, seed=number).save(tmp_path / "cifar-fs" / backbone / "novel.safetensors")
+        make_benchmark(backbone=backbone, seed=number).save(
+            tmp_path / "cifar-fs" / backbone / "novel.safetensors"
+        )
     library = Library(tmp_path)
     both = library.load(Source("cifar-fs", "a+b"))
     assert both.dim == 12
@@ -99,7 +124,9 @@ def test_backbones_side_by_side(tmp_path, make_benchmark):
         library.load(Source("cifar-fs", "a+c"))
 
 
-@pytest.mark.parametrize("word", ["novel.npy", "cifar-fs:wrn28-10=x", "cifar-fs:wrn28-10:test=x", "a:b:novel="])
+@pytest.mark.parametrize(
+    "word", ["novel.npy", "cifar-fs:wrn28-10=x", "cifar-fs:wrn28-10:test=x", "a:b:novel="]
+)
 def test_a_word_that_names_no_features(word):
     with pytest.raises(InputError, match="DATASET:BACKBONE:SPLIT=FILE"):
         parse_given([word])

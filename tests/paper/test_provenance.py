@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from ptmap.features import FeatureSet
-from ptmap.paper.exhibits import choose_exhibits, publish
-from ptmap.paper.ledger import Ledger
-from ptmap.paper.library import Library, Source
-from ptmap.paper.provenance import describe_making
+from fewlabels.features import FeatureSet
+from fewlabels.paper.exhibits import choose_exhibits, publish
+from fewlabels.paper.ledger import Ledger
+from fewlabels.paper.library import Library, Source
+from fewlabels.paper.provenance import describe_making
 
 NOVEL = Source("cifar-fs", "wrn28-10")
 METRICS = {
@@ -27,7 +27,9 @@ def folder(tmp_path, make_benchmark):
     place = tmp_path / "cifar-fs" / "wrn28-10"
     place.mkdir(parents=True)
     made = make_benchmark()
-    FeatureSet(made.features, made.labels, made.class_names, {**made.provenance, "views": "ten"}).save(place / "novel.safetensors")
+    FeatureSet(
+        made.features, made.labels, made.class_names, {**made.provenance, "views": "ten"}
+    ).save(place / "novel.safetensors")
     (place / "metrics.json").write_text(json.dumps(METRICS))
     return tmp_path
 
@@ -41,7 +43,14 @@ def test_what_is_recorded_is_said(folder):
 
 
 @pytest.mark.parametrize(
-    "content", ["{", "[]", "{}", json.dumps({**METRICS, "backbone": "resnet12"}), json.dumps({**METRICS, "kept_epoch": 3})]
+    "content",
+    [
+        "{",
+        "[]",
+        "{}",
+        json.dumps({**METRICS, "backbone": "resnet12"}),
+        json.dumps({**METRICS, "kept_epoch": 3}),
+    ],
 )
 def test_a_record_of_another_backbone_or_none_is_not_used(folder, content):
     (folder / "cifar-fs" / "wrn28-10" / "metrics.json").write_text(content)
@@ -52,7 +61,9 @@ def test_every_form_of_an_exhibit_says_it(folder, tmp_path):
     ledger = Ledger(tmp_path, Library(folder), n_episodes=3)
     exhibits = choose_exhibits(["table2", "figure2"])
     ledger.measure(entry for exhibit in exhibits for entry in exhibit.entries(ledger.library))
-    for report in publish(exhibits, ledger, drawing=False, command="ptmap reproduce table2 figure2"):
+    for report in publish(
+        exhibits, ledger, drawing=False, command="fewlabels reproduce table2 figure2"
+    ):
         short = "ours: backbones trained by this project, features averaged over ten views of each image"
         long = (
             "Ours, CIFAR-FS WRN: trained by this project, 12 epochs in 9 minutes on Abacus 7; features averaged over ten views of "
@@ -60,7 +71,12 @@ def test_every_form_of_an_exhibit_says_it(folder, tmp_path):
         )
         assert report.table.caption.endswith(short)
         assert report.notes[-1] == long
-        assert json.loads((tmp_path / f"{report.name}.json").read_text())["data"]["features"]["cifar-fs/wrn28-10/novel"]["views"] == "ten"
+        assert (
+            json.loads((tmp_path / f"{report.name}.json").read_text())["data"]["features"][
+                "cifar-fs/wrn28-10/novel"
+            ]["views"]
+            == "ten"
+        )
         for name in (f"{report.name}.md", "index.html"):
             assert short in (tmp_path / name).read_text()
             assert long in (tmp_path / name).read_text()
@@ -69,7 +85,10 @@ def test_every_form_of_an_exhibit_says_it(folder, tmp_path):
 def test_what_is_not_recorded_is_called_so(artifacts, tmp_path):
     ledger = Ledger(tmp_path, Library(artifacts), n_episodes=3)
     (report,) = publish(choose_exhibits(["time"]), ledger, drawing=False, command="")
-    assert report.notes[-1] == "Ours, CIFAR-FS WRN: how its backbone was trained is not recorded beside the features."
+    assert (
+        report.notes[-1]
+        == "Ours, CIFAR-FS WRN: how its backbone was trained is not recorded beside the features."
+    )
     assert "views" not in report.table.caption
     assert report.data["features"] == {"cifar-fs/wrn28-10/novel": {"views": "unknown"}}
 
@@ -79,7 +98,9 @@ def test_backbones_side_by_side_keep_what_they_share(tmp_path, make_benchmark):
         (tmp_path / "cifar-fs" / backbone).mkdir(parents=True)
         made = make_benchmark(backbone=backbone)
         about = {**made.provenance, "views": views}
-        FeatureSet(made.features, made.labels, made.class_names, about).save(tmp_path / "cifar-fs" / backbone / "novel.safetensors")
+        FeatureSet(made.features, made.labels, made.class_names, about).save(
+            tmp_path / "cifar-fs" / backbone / "novel.safetensors"
+        )
     library = Library(tmp_path)
     assert library.load(Source("cifar-fs", "a+b")).provenance["views"] == "ten"
     assert "views" not in library.load(Source("cifar-fs", "a+c")).provenance

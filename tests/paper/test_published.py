@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ptmap.paper.ledger import RECIPES
-from ptmap.paper.published import DATASETS, SHOTS, read_published
+from fewlabels.paper.ledger import RECIPES
+from fewlabels.paper.published import DATASETS, SHOTS, read_published
 
 TEX = Path(__file__).resolve().parents[3] / "shared" / "paper" / "pt-map-paper.tex"
 LABELS = {  # of the tables in the source
@@ -26,7 +26,11 @@ def environment(kind, label):
     """The text of a table or figure of the source."""
     pieces = re.split(rf"\\begin\{{{kind}\*?\}}", TEX.read_text(encoding="utf-8"))[1:]
     found = [piece.split(rf"\end{{{kind}")[0] for piece in pieces]
-    return next(piece for piece in found if rf"\label{{{'tab' if kind == 'table' else 'fig'}:{label}}}" in piece)
+    return next(
+        piece
+        for piece in found
+        if rf"\label{{{'tab' if kind == 'table' else 'fig'}:{label}}}" in piece
+    )
 
 
 def numbers_in(text):
@@ -38,9 +42,16 @@ def numbers_in(text):
 @needs_tex
 @pytest.mark.parametrize("name", LABELS)
 def test_every_accuracy_of_a_table_is_there_once(name):
-    printed = sorted((float(mean), float(half) if half else None) for mean, half in numbers_in(environment("table", LABELS[name])))
+    printed = sorted(
+        (float(mean), float(half) if half else None)
+        for mean, half in numbers_in(environment("table", LABELS[name]))
+    )
     held = sorted(
-        ((value.accuracy, value.ci95) for row in read_published().tables[name].rows for value in row.published.values()),
+        (
+            (value.accuracy, value.ci95)
+            for row in read_published().tables[name].rows
+            for value in row.published.values()
+        ),
         key=lambda pair: (pair[0], pair[1] or 0),
     )
     assert held == sorted(printed, key=lambda pair: (pair[0], pair[1] or 0))
@@ -49,14 +60,20 @@ def test_every_accuracy_of_a_table_is_there_once(name):
 @needs_tex
 @pytest.mark.parametrize("name", ["table2", "table3", "table4"])
 def test_rows_of_methods_are_in_the_order_of_the_source(name):
-    lines = [line for line in environment("table", LABELS[name]).splitlines() if re.search(r"\d\d\.\d\d", line)]
+    lines = [
+        line
+        for line in environment("table", LABELS[name]).splitlines()
+        if re.search(r"\d\d\.\d\d", line)
+    ]
     rows = read_published().tables[name].rows
     assert len(lines) == len(rows)
     for line, row in zip(lines, rows, strict=True):
         text = line.replace(r"\_", "_")
         assert row.method in text
         assert name == "table4" or f"& {row.backbone} &" in text
-        assert [float(mean) for mean, _ in numbers_in(line)] == [row.published[n].accuracy for n in SHOTS]
+        assert [float(mean) for mean, _ in numbers_in(line)] == [
+            row.published[n].accuracy for n in SHOTS
+        ]
         assert ("(ours)" in line) == (row.recipe is not None)
 
 
@@ -67,7 +84,11 @@ def test_backbones_of_table_5_have_their_own_numbers():
         block = table.split(rf"\multirow{{3}}{{*}}{{{DATASETS[dataset]}}}")[1].split(r"\midrule")[0]
         for backbone in ("ResNet12", "ResNet18", "WRN"):
             line = next(line for line in block.splitlines() if f"& {backbone} &" in line)
-            rows = {row.method: row for row in read_published().tables["table5"].rows if (row.dataset, row.backbone) == (dataset, backbone)}
+            rows = {
+                row.method: row
+                for row in read_published().tables["table5"].rows
+                if (row.dataset, row.backbone) == (dataset, backbone)
+            }
             order = [
                 ("NCM", 1),
                 ("PT+NCM", 1),
@@ -78,7 +99,9 @@ def test_backbones_of_table_5_have_their_own_numbers():
                 ("PT+MAP", 1),
                 ("PT+MAP", 5),
             ]
-            assert [float(mean) for mean, _ in numbers_in(line)] == [rows[method].published[n].accuracy for method, n in order]
+            assert [float(mean) for mean, _ in numbers_in(line)] == [
+                rows[method].published[n].accuracy for method, n in order
+            ]
 
 
 @needs_tex
@@ -86,7 +109,10 @@ def test_backbones_of_table_5_have_their_own_numbers():
 def test_every_point_of_a_figure_is_there_in_order(name):
     text = environment("figure", FIGURES[name])
     plots = re.findall(r"coordinates\s*\{([^}]*)\}", text)
-    printed = [[tuple(map(float, pair.split(","))) for pair in re.findall(r"\(([^()]+)\)", plot)] for plot in plots]
+    printed = [
+        [tuple(map(float, pair.split(","))) for pair in re.findall(r"\(([^()]+)\)", plot)]
+        for plot in plots
+    ]
     assert [list(series.points) for series in read_published().figures[name].series] == printed
 
 
@@ -103,7 +129,9 @@ def test_every_fitted_curve_of_figure_2_is_there_in_order():
 
 @needs_tex
 def test_the_time_of_a_run():
-    assert re.search(r"average of \$([\d.]+)s\$ per run", TEX.read_text(encoding="utf-8"))[1] == str(read_published().seconds)
+    assert re.search(r"average of \$([\d.]+)s\$ per run", TEX.read_text(encoding="utf-8"))[
+        1
+    ] == str(read_published().seconds)
 
 
 def test_every_row_can_be_shown_and_ours_can_be_run():

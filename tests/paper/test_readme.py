@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from ptmap.errors import FileFormatError, InputError
-from ptmap.paper.exhibits import choose_exhibits, publish
-from ptmap.paper.readme import BEGIN, END, format_results, replace_results, update_readme
+from fewlabels.errors import FileFormatError, InputError
+from fewlabels.paper.exhibits import choose_exhibits, publish
+from fewlabels.paper.readme import BEGIN, END, format_results, replace_results, update_readme
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = f"# Title\n\nBefore.\n\n{BEGIN}\nold\n{END}\n\nAfter.\n"
@@ -29,7 +29,13 @@ def test_the_part_between_the_markers_is_rewritten_once(folder, tmp_path):
     assert text.startswith(f"# Title\n\nBefore.\n\n{BEGIN}\n|")
     assert text.endswith(f"\n{END}\n\nAfter.\n")
     rows = [line for line in text.splitlines() if line.startswith("| CIFAR-FS, WRN")]
-    assert [line.split(" | ")[1] for line in rows] == ["NCM", "PT+NCM", "PT+K-Means", "PT+MAP", "MAP without PT"]
+    assert [line.split(" | ")[1] for line in rows] == [
+        "NCM",
+        "PT+NCM",
+        "PT+K-Means",
+        "PT+MAP",
+        "MAP without PT",
+    ]
     assert "| 87.69 ± 0.23 |" in rows[3]
     assert "| – | **" in rows[4]  # the paper has no MAP without PT on CIFAR-FS
 
@@ -41,7 +47,7 @@ def test_markers_that_are_missing_or_crossed(text):
 
 
 def test_no_results_and_no_readme(folder, tmp_path):
-    with pytest.raises(InputError, match="Run `ptmap reproduce all` first"):
+    with pytest.raises(InputError, match="Run `fewlabels reproduce all` first"):
         format_results(tmp_path / "nothing")
     with pytest.raises(FileFormatError, match="cannot be read"):
         update_readme(tmp_path / "nothing.md", folder)
@@ -52,5 +58,5 @@ def test_the_readme_of_the_project_shows_the_kept_results():
     if BEGIN not in readme:
         pytest.skip("the README has no results part")
     assert replace_results(readme, format_results(ROOT / "results"), name="README.md") == readme, (
-        "run `ptmap reproduce --readme README.md`: the README's table is not the one of results/"
+        "run `fewlabels reproduce --readme README.md`: the README's table is not the one of results/"
     )

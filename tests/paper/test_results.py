@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from ptmap.paper.exhibits import make_exhibits
+from fewlabels.paper.exhibits import make_exhibits
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "results"
-MEASURED = {f"{name}/novel" for name in ("cifar-fs/wrn28-10", "cifar-fs/resnet18", "cifar-fs/resnet12", "cub/resnet18")}
+MEASURED = {
+    f"{name}/novel"
+    for name in ("cifar-fs/wrn28-10", "cifar-fs/resnet18", "cifar-fs/resnet12", "cub/resnet18")
+}
 MOST_BYTES = 3_000_000
 
 
@@ -37,7 +40,11 @@ def test_every_exhibit_is_kept_and_its_cells_are_whole(name):
         assert cell["n_episodes"] == 10_000
         assert not cell["interrupted"]
     assert (RESULTS / f"{name}.md").is_file()
-    assert (RESULTS / f"{name}.svg").is_file() == (RESULTS / f"{name}.png").is_file() == (name not in ("time", "orderings"))
+    assert (
+        (RESULTS / f"{name}.svg").is_file()
+        == (RESULTS / f"{name}.png").is_file()
+        == (name not in ("time", "orderings"))
+    )
 
 
 def test_the_papers_orderings_hold():
@@ -50,13 +57,19 @@ def test_the_papers_orderings_hold():
 def test_peaks_of_figure_4_are_the_papers_or_explained():
     report = read("figure4")
     for curve in report["data"]["knobs"]:
-        said = next(note for note in report["notes"] if note.startswith(f"{curve['knob']}: ours peaks at {curve['peaks']['val']:g} "))
+        said = next(
+            note
+            for note in report["notes"]
+            if note.startswith(f"{curve['knob']}: ours peaks at {curve['peaks']['val']:g} ")
+        )
         assert f"{curve['paper_choice']:g}" in said
         if curve["peaks"]["val"] != curve["paper_choice"]:
             assert f"{curve['gains']['val'][0]:+.2f} ± {curve['gains']['val'][1]:.2f}" in said
 
 
-@pytest.mark.parametrize("name", [name for name in make_exhibits() if name not in ("table3", "table4", "table7")])
+@pytest.mark.parametrize(
+    "name", [name for name in make_exhibits() if name not in ("table3", "table4", "table7")]
+)
 def test_how_the_features_were_made_is_not_hidden(name):
     report = read(name)
     for source, made in report["data"]["features"].items():
@@ -75,6 +88,8 @@ def test_how_the_features_were_made_is_not_hidden(name):
 def test_the_folder_is_small_and_names_no_machine():
     assert sum(path.stat().st_size for path in RESULTS.iterdir()) < MOST_BYTES
     for name in make_exhibits():
-        assert read(name)["command"].startswith("ptmap reproduce ")
+        assert read(name)["command"].startswith("fewlabels reproduce ")
     for path in (*RESULTS.glob("*.json"), *RESULTS.glob("*.md"), RESULTS / "index.html"):
-        assert not re.search(r"[ \"'(=]/(work|tmp|root|home)/", path.read_text(encoding="utf-8")), path
+        assert not re.search(r"[ \"'(=]/(work|tmp|root|home)/", path.read_text(encoding="utf-8")), (
+            path
+        )

@@ -2,11 +2,13 @@ import numpy as np
 import pytest
 import torch
 
-from ptmap.errors import InputError
-from ptmap.preprocess import PAPER, PAPER_INDUCTIVE, Pipeline
+from fewlabels.errors import InputError
+from fewlabels.preprocess import PAPER, PAPER_INDUCTIVE, Pipeline
 
 
-def paper_in_numpy(support: np.ndarray, query: np.ndarray, beta: float) -> tuple[np.ndarray, np.ndarray]:
+def paper_in_numpy(
+    support: np.ndarray, query: np.ndarray, beta: float
+) -> tuple[np.ndarray, np.ndarray]:
     """The authors' preprocessing of one episode, in float64."""
     sides = []
     for side in (support, query):
@@ -20,7 +22,10 @@ def paper_in_numpy(support: np.ndarray, query: np.ndarray, beta: float) -> tuple
 @pytest.mark.parametrize("beta", [0.3, 0.5, 1.5])
 @pytest.mark.parametrize(("dtype", "atol"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
 def test_the_papers_pipeline_is_the_authors_arithmetic(draw_features, beta, dtype, atol):
-    support, query = draw_features(3, 5, 32, dtype=dtype), draw_features(3, 20, 32, seed=1, dtype=dtype)
+    support, query = (
+        draw_features(3, 5, 32, dtype=dtype),
+        draw_features(3, 20, 32, seed=1, dtype=dtype),
+    )
     got = Pipeline.parse(f"power({beta}) | unit | center | unit")(support, query)
     for episode in range(3):
         expected = paper_in_numpy(support[episode].numpy(), query[episode].numpy(), beta)
@@ -59,7 +64,15 @@ def test_a_pipeline_prints_its_canonical_line_and_reads_it_back(line, printed):
 
 
 def test_pipelines_of_different_steps_are_different():
-    lines = ["none", "unit", "power(0.5)", "power(0.50001)", "unit | center", "unit | center(joint)", "center | unit"]
+    lines = [
+        "none",
+        "unit",
+        "power(0.5)",
+        "power(0.50001)",
+        "unit | center",
+        "unit | center(joint)",
+        "center | unit",
+    ]
     assert len({Pipeline.parse(line) for line in lines}) == len(lines)
 
 
@@ -76,13 +89,18 @@ def test_the_empty_pipeline_changes_nothing(draw_features):
         (PAPER, 2),
         (PAPER_INDUCTIVE, 2),
         ("unit | center(joint) | unit", 1),
-        ("power(0.5) | unit | center(mean) | unit", 4),  # a mean from outside treats each vector alone
+        (
+            "power(0.5) | unit | center(mean) | unit",
+            4,
+        ),  # a mean from outside treats each vector alone
         ("center(mean) | unit | center | unit", 2),
         ("center | unit", 0),
         ("none", 0),
     ],
 )
-def test_rowwise_on_the_whole_set_then_episodic_equals_all_steps_on_the_episode(draw_features, line, n_rowwise):
+def test_rowwise_on_the_whole_set_then_episodic_equals_all_steps_on_the_episode(
+    draw_features, line, n_rowwise
+):
     pipeline = Pipeline.parse(line)
     assert len(pipeline.rowwise.steps) == n_rowwise
     assert pipeline.rowwise.steps + pipeline.episodic.steps == pipeline.steps
@@ -96,7 +114,16 @@ def test_rowwise_on_the_whole_set_then_episodic_equals_all_steps_on_the_episode(
     assert torch.equal(whole[1], split[1])
 
 
-@pytest.mark.parametrize("line", [PAPER, PAPER_INDUCTIVE, "unit | center(joint) | unit", "unit | center(mean) | center | unit", "none"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        PAPER,
+        PAPER_INDUCTIVE,
+        "unit | center(joint) | unit",
+        "unit | center(mean) | center | unit",
+        "none",
+    ],
+)
 def test_replayed_on_the_queries_the_recorded_means_give_the_queries(draw_features, line):
     pipeline = Pipeline.parse(line)
     support, query = draw_features(2, 5, 8), draw_features(2, 12, 8, seed=1)
@@ -116,7 +143,9 @@ def test_a_given_mean_is_that_of_the_other_set_after_the_rowwise_steps(draw_feat
     for side, got_side in zip((support, query), got, strict=True):
         x = np.sqrt(side.numpy() + 1e-6)
         x = x / np.linalg.norm(x, axis=1, keepdims=True) - mean
-        np.testing.assert_allclose(got_side.numpy(), x / np.linalg.norm(x, axis=1, keepdims=True), atol=1e-13)
+        np.testing.assert_allclose(
+            got_side.numpy(), x / np.linalg.norm(x, axis=1, keepdims=True), atol=1e-13
+        )
 
 
 def test_the_papers_pipeline_works_without_queries_and_with_one(draw_features):
@@ -126,10 +155,14 @@ def test_the_papers_pipeline_works_without_queries_and_with_one(draw_features):
         ready_support, ready_query = pipeline(support, draw_features(2, n_query, 8, seed=1))
         assert ready_query.shape == (2, n_query, 8)
         np.testing.assert_allclose(ready_support.norm(dim=-1).numpy(), 1, atol=1e-12)
-        np.testing.assert_allclose(ready_query.norm(dim=-1).numpy(), np.ones((2, n_query)), atol=1e-12)
+        np.testing.assert_allclose(
+            ready_query.norm(dim=-1).numpy(), np.ones((2, n_query)), atol=1e-12
+        )
 
 
-@pytest.mark.parametrize("line", [PAPER, PAPER_INDUCTIVE, "unit | center(joint)", "center | unit", "power(1) | center"])
+@pytest.mark.parametrize(
+    "line", [PAPER, PAPER_INDUCTIVE, "unit | center(joint)", "center | unit", "power(1) | center"]
+)
 def test_a_pipeline_leaves_its_inputs_alone(draw_features, line):
     support, query = draw_features(5, 6), draw_features(9, 6, seed=1)
     before = support.clone(), query.clone()
@@ -141,7 +174,13 @@ def test_a_pipeline_leaves_its_inputs_alone(draw_features, line):
 
 
 @pytest.mark.parametrize(
-    ("line", "refuses"), [(PAPER, True), ("power(0) | unit", True), ("power(1.0) | unit", False), ("unit | center", False)]
+    ("line", "refuses"),
+    [
+        (PAPER, True),
+        ("power(0) | unit", True),
+        ("power(1.0) | unit", False),
+        ("unit | center", False),
+    ],
 )
 def test_positive_only_says_whether_negative_features_are_refused(line, refuses):
     pipeline = Pipeline.parse(line)
@@ -154,7 +193,9 @@ def test_positive_only_says_whether_negative_features_are_refused(line, refuses)
         pipeline(signed, signed)
 
 
-@pytest.mark.parametrize("word", ["whiten", "Unit", "power", "power()", "unit(2)", "center(median)", "power(0.5"])
+@pytest.mark.parametrize(
+    "word", ["whiten", "Unit", "power", "power()", "unit(2)", "center(median)", "power(0.5"]
+)
 def test_an_unknown_step_is_named_beside_the_choices(word):
     with pytest.raises(InputError) as error:
         Pipeline.parse(f"unit | {word} | unit")
@@ -186,7 +227,11 @@ def test_center_mean_without_a_mean_says_how_to_get_one(draw_features):
 
 @pytest.mark.parametrize(
     ("zero_rows", "words"),
-    [([3], "in row 3"), ([0, 4], "in rows 0, 4"), ([0, 1, 2, 3, 4, 5, 7], "in rows 0, 1, 2, 3, 4 and 2 more")],
+    [
+        ([3], "in row 3"),
+        ([0, 4], "in rows 0, 4"),
+        ([0, 1, 2, 3, 4, 5, 7], "in rows 0, 1, 2, 3, 4 and 2 more"),
+    ],
 )
 def test_vectors_of_zeros_are_refused_by_row(draw_features, zero_rows, words):
     support, query = draw_features(5, 6) + 1, draw_features(9, 6) + 1

@@ -5,9 +5,9 @@ import pytest
 import torch
 from scipy import stats
 
-from ptmap.errors import InputError
-from ptmap.preprocess import Pipeline, signed_power, suggest_power
-from ptmap.preprocess.power_rule import excess_kurtosis, skewness
+from fewlabels.errors import InputError
+from fewlabels.preprocess import Pipeline, signed_power, suggest_power
+from fewlabels.preprocess.power_rule import excess_kurtosis, skewness
 
 
 def drawn(draw, *, seed=0):
@@ -51,7 +51,9 @@ def test_an_undecided_pipeline_is_decided_by_features_and_refuses_to_guess():
 def test_signed_power_is_odd_and_monotone(beta):
     x = drawn(lambda rng, shape: rng.normal(size=shape))
     y = signed_power(x, beta=beta)
-    np.testing.assert_allclose(y.numpy(), np.sign(x.numpy()) * np.abs(x.numpy()) ** beta, rtol=1e-12)
+    np.testing.assert_allclose(
+        y.numpy(), np.sign(x.numpy()) * np.abs(x.numpy()) ** beta, rtol=1e-12
+    )
     assert torch.equal(signed_power(-x, beta=beta), -y)
     assert signed_power(torch.zeros(3), beta=beta).abs().max() == 0
 
@@ -64,7 +66,10 @@ def test_signed_power_refuses_what_has_no_meaning_at_zero(beta):
 
 def test_center_support_takes_the_support_mean_from_both_sides():
     rng = np.random.default_rng(0)
-    support, query = torch.tensor(rng.normal(size=(2, 4, 3))), torch.tensor(rng.normal(size=(2, 7, 3)))
+    support, query = (
+        torch.tensor(rng.normal(size=(2, 4, 3))),
+        torch.tensor(rng.normal(size=(2, 7, 3))),
+    )
     a, b = Pipeline.parse("center(support)")(support, query)
     np.testing.assert_allclose(a.numpy(), (support - support.mean(dim=1, keepdim=True)).numpy())
     np.testing.assert_allclose(b.numpy(), (query - support.mean(dim=1, keepdim=True)).numpy())

@@ -5,8 +5,8 @@ import pytest
 import torch
 from sklearn.preprocessing import normalize
 
-from ptmap.errors import InputError
-from ptmap.preprocess import POWER_EPS, center, center_jointly, power, unit
+from fewlabels.errors import InputError
+from fewlabels.preprocess import POWER_EPS, center, center_jointly, power, unit
 
 
 def power_in_numpy(x: torch.Tensor, beta: float) -> np.ndarray:
@@ -18,14 +18,20 @@ def power_in_numpy(x: torch.Tensor, beta: float) -> np.ndarray:
 @pytest.mark.parametrize(("dtype", "rtol"), [(torch.float64, 1e-11), (torch.float32, 2e-5)])
 def test_power_is_the_formula_of_equation_1(draw_features, beta, dtype, rtol):
     x = draw_features(7, 19, dtype=dtype).clamp_min(1e-3)  # away from eps, which float32 rounds
-    np.testing.assert_allclose(power(x, beta=beta).double().numpy(), power_in_numpy(x, beta), rtol=rtol, atol=rtol)
+    np.testing.assert_allclose(
+        power(x, beta=beta).double().numpy(), power_in_numpy(x, beta), rtol=rtol, atol=rtol
+    )
 
 
 @pytest.mark.parametrize("beta", [-3, -1, 0, 0.25, 0.5, 1, 2])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_power_of_an_exact_zero_is_that_of_eps(beta, dtype):
     expected = math.log(1e-6) if beta == 0 else 1e-6**beta
-    np.testing.assert_allclose(power(torch.zeros(3, dtype=dtype), beta=beta).double().numpy(), np.full(3, expected), rtol=1e-5)
+    np.testing.assert_allclose(
+        power(torch.zeros(3, dtype=dtype), beta=beta).double().numpy(),
+        np.full(3, expected),
+        rtol=1e-5,
+    )
 
 
 def test_power_eps_is_the_one_of_the_authors():
@@ -44,7 +50,10 @@ def test_power_keeps_shape_and_dtype_and_leaves_its_input_alone(draw_features, b
 
 @pytest.mark.parametrize("beta", [-1, 0, 0.5, 2])
 def test_power_refuses_negative_features_and_names_a_way_out(beta):
-    with pytest.raises(InputError, match=rf"(?s)features must not be negative for beta = {beta:g}, got .*-0\.25.*unit \| center \| unit"):
+    with pytest.raises(
+        InputError,
+        match=rf"(?s)features must not be negative for beta = {beta:g}, got .*-0\.25.*unit \| center \| unit",
+    ):
         power(torch.tensor([[1.0, -0.25, 3.0]]), beta=beta)
 
 
@@ -81,7 +90,9 @@ def test_unit_leaves_a_zero_vector_zero_and_its_input_alone():
 def test_center_subtracts_from_each_side_its_own_mean(draw_features):
     support, query = draw_features(2, 5, 6), draw_features(2, 9, 6, seed=1)
     for side, centered in zip((support, query), center(support, query), strict=True):
-        np.testing.assert_allclose(centered.numpy(), side.numpy() - side.numpy().mean(axis=1, keepdims=True), atol=1e-14)
+        np.testing.assert_allclose(
+            centered.numpy(), side.numpy() - side.numpy().mean(axis=1, keepdims=True), atol=1e-14
+        )
 
 
 def test_center_jointly_subtracts_the_mean_of_all_rows_from_both_sides(draw_features):
@@ -105,7 +116,9 @@ def test_center_measures_a_side_of_one_row_against_all_rows(draw_features, n_sup
 def test_centering_works_without_queries(draw_features, act):
     support = draw_features(3, 5, 6)
     centered, query = act(support, torch.zeros(3, 0, 6, dtype=torch.float64))
-    np.testing.assert_allclose(centered.numpy(), support.numpy() - support.numpy().mean(axis=1, keepdims=True), atol=1e-14)
+    np.testing.assert_allclose(
+        centered.numpy(), support.numpy() - support.numpy().mean(axis=1, keepdims=True), atol=1e-14
+    )
     assert query.shape == (3, 0, 6)
 
 

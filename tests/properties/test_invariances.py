@@ -9,12 +9,28 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from ptmap.classifiers import AtLeast, assign_kmeans, assign_map, assign_nearest, assign_soft_kmeans, solve_transport
-from ptmap.preprocess import PAPER, PAPER_INDUCTIVE, Pipeline
+from fewlabels.methods.kmeans import assign_kmeans
+from fewlabels.methods.map import assign_map, assign_soft_kmeans
+from fewlabels.methods.nearest import assign_nearest
+from fewlabels.preprocess import PAPER, PAPER_INDUCTIVE, Pipeline
+from fewlabels.transport.prior import AtLeast
+from fewlabels.transport.solver import solve_transport
 
-CLASSIFIERS = pytest.mark.parametrize("classify", [assign_nearest, assign_kmeans, assign_soft_kmeans, assign_map])
-LINES = pytest.mark.parametrize("line", [PAPER, PAPER_INDUCTIVE, "power(0.3) | unit | center(joint) | unit", "power(0) | center | unit"])
-EXAMPLES = settings(deadline=None, max_examples=25, derandomize=True)  # the same examples on every run; raise the number to explore
+CLASSIFIERS = pytest.mark.parametrize(
+    "classify", [assign_nearest, assign_kmeans, assign_soft_kmeans, assign_map]
+)
+LINES = pytest.mark.parametrize(
+    "line",
+    [
+        PAPER,
+        PAPER_INDUCTIVE,
+        "power(0.3) | unit | center(joint) | unit",
+        "power(0) | center | unit",
+    ],
+)
+EXAMPLES = settings(
+    deadline=None, max_examples=25, derandomize=True
+)  # the same examples on every run; raise the number to explore
 NEAR_TIE = 1e-6  # shares that differ by less may be decided either way when sums are taken in another order
 
 
@@ -36,13 +52,26 @@ class Problem(NamedTuple):
         """Overlapping classes of positive features: support (E, S, D), labels (E, S), query (E, Q, D)."""
         rng = np.random.default_rng(self.seed)
         centers = rng.uniform(0, 1, size=(self.n_episodes, self.n_way, self.dim))
-        labels = np.stack([rng.permutation(np.repeat(np.arange(self.n_way), self.n_shot)) for _ in range(self.n_episodes)])
+        labels = np.stack(
+            [
+                rng.permutation(np.repeat(np.arange(self.n_way), self.n_shot))
+                for _ in range(self.n_episodes)
+            ]
+        )
         query_labels = rng.integers(self.n_way, size=(self.n_episodes, self.n_query))
         support, query = (
-            np.abs(np.take_along_axis(centers, ways[..., None], axis=1) + rng.normal(0, 0.3, size=(*ways.shape, self.dim))) + 0.01
+            np.abs(
+                np.take_along_axis(centers, ways[..., None], axis=1)
+                + rng.normal(0, 0.3, size=(*ways.shape, self.dim))
+            )
+            + 0.01
             for ways in (labels, query_labels)
         )
-        return torch.tensor(support, dtype=self.dtype), torch.tensor(labels), torch.tensor(query, dtype=self.dtype)
+        return (
+            torch.tensor(support, dtype=self.dtype),
+            torch.tensor(labels),
+            torch.tensor(query, dtype=self.dtype),
+        )
 
 
 def problems(*dtypes: torch.dtype) -> st.SearchStrategy[Problem]:
@@ -99,7 +128,9 @@ def test_renamed_classes_get_renamed_answers(classify, problem):
     straight = classify(support, labels, query, n_way=problem.n_way, **steps(classify))
     renamed = classify(support, new_name[labels], query, n_way=problem.n_way, **steps(classify))
     torch.testing.assert_close(renamed.plan[..., new_name], straight.plan, atol=1e-6, rtol=0)
-    torch.testing.assert_close(renamed.prototypes[:, new_name], straight.prototypes, atol=1e-6, rtol=0)
+    torch.testing.assert_close(
+        renamed.prototypes[:, new_name], straight.prototypes, atol=1e-6, rtol=0
+    )
     assert_same_labels(renamed.labels, new_name[straight.labels], straight.plan)
 
 
@@ -110,7 +141,9 @@ def test_the_order_of_the_support_does_not_matter(classify, problem):
     support, labels, query = problem.episodes()
     order = torch.from_numpy(np.random.default_rng(problem.seed).permutation(sum(problem.n_shot)))
     straight = classify(support, labels, query, n_way=problem.n_way, **steps(classify))
-    permuted = classify(support[:, order], labels[:, order], query, n_way=problem.n_way, **steps(classify))
+    permuted = classify(
+        support[:, order], labels[:, order], query, n_way=problem.n_way, **steps(classify)
+    )
     torch.testing.assert_close(permuted.plan, straight.plan, atol=1e-6, rtol=0)
 
 
@@ -124,7 +157,9 @@ def test_an_episode_is_answered_in_a_batch_as_alone(classify, problem):
     batch = problem.episodes()
     together = classify(*batch, n_way=problem.n_way, **steps(classify))
     for episode in range(problem.n_episodes):
-        alone = classify(*(x[episode : episode + 1] for x in batch), n_way=problem.n_way, **steps(classify))
+        alone = classify(
+            *(x[episode : episode + 1] for x in batch), n_way=problem.n_way, **steps(classify)
+        )
         for field in together._fields:
             assert torch.equal(getattr(alone, field)[0], getattr(together, field)[episode]), field
 
@@ -132,14 +167,21 @@ def test_an_episode_is_answered_in_a_batch_as_alone(classify, problem):
 @pytest.mark.parametrize("kind", ["counts", "at least"])
 @EXAMPLES
 @given(problem=any_dtype)
-@example(problem=Problem(4, (1, 1, 1, 1, 1), 1, 1, 0, torch.float32))  # torch sums an expanded tensor in another order
+@example(
+    problem=Problem(4, (1, 1, 1, 1, 1), 1, 1, 0, torch.float32)
+)  # torch sums an expanded tensor in another order
 def test_an_episode_with_told_sizes_is_answered_in_a_batch_as_alone(kind, problem):
     batch = problem.episodes()
     sizes = np.random.default_rng(problem.seed).dirichlet(np.ones(problem.n_way)) * problem.n_query
     proportions = sizes.tolist() if kind == "counts" else AtLeast((0.7 * sizes).tolist())
     together = assign_map(*batch, n_way=problem.n_way, proportions=proportions, n_steps=3)
     for episode in range(problem.n_episodes):
-        alone = assign_map(*(x[episode : episode + 1] for x in batch), n_way=problem.n_way, proportions=proportions, n_steps=3)
+        alone = assign_map(
+            *(x[episode : episode + 1] for x in batch),
+            n_way=problem.n_way,
+            proportions=proportions,
+            n_steps=3,
+        )
         for field in together._fields:
             assert torch.equal(getattr(alone, field)[0], getattr(together, field)[episode]), field
 
@@ -149,12 +191,17 @@ def test_an_episode_with_told_sizes_is_answered_in_a_batch_as_alone(kind, proble
 @example(problem=Problem(4, (1, 1), 7, 1, 0, torch.float32))  # as above
 def test_an_episode_with_masses_common_to_all_is_solved_in_a_batch_as_alone(problem):
     rng = np.random.default_rng(problem.seed)
-    cost = torch.tensor(rng.uniform(0, 2, size=(problem.n_episodes, problem.n_query, problem.n_way)), dtype=problem.dtype)
+    cost = torch.tensor(
+        rng.uniform(0, 2, size=(problem.n_episodes, problem.n_query, problem.n_way)),
+        dtype=problem.dtype,
+    )
     rows = torch.tensor(rng.uniform(0.1, 2, size=problem.n_query), dtype=problem.dtype)
     columns = torch.tensor(rng.dirichlet(np.ones(problem.n_way)), dtype=problem.dtype) * rows.sum()
     together = solve_transport(cost, lam=10.0, row_mass=rows, column_mass=columns)
     for episode in range(problem.n_episodes):
-        alone = solve_transport(cost[episode : episode + 1], lam=10.0, row_mass=rows, column_mass=columns)
+        alone = solve_transport(
+            cost[episode : episode + 1], lam=10.0, row_mass=rows, column_mass=columns
+        )
         for field in together._fields:
             assert torch.equal(getattr(alone, field)[0], getattr(together, field)[episode]), field
 
@@ -179,7 +226,10 @@ def test_a_row_is_transformed_in_a_set_as_alone(line, problem):
     features = problem.episodes()[2].reshape(-1, problem.dim)
     pipeline = Pipeline.parse(line)
     together = pipeline.transform(features)
-    assert all(torch.equal(pipeline.transform(row[None])[0], whole) for row, whole in zip(features, together, strict=True))
+    assert all(
+        torch.equal(pipeline.transform(row[None])[0], whole)
+        for row, whole in zip(features, together, strict=True)
+    )
 
 
 # What a plan promises.
@@ -190,12 +240,17 @@ def test_a_row_is_transformed_in_a_set_as_alone(line, problem):
 @given(problem=any_dtype, lam=st.sampled_from([0.1, 1.0, 10.0, 30.0]))
 def test_a_converged_plan_has_its_marginals(method, problem, lam):
     rng = np.random.default_rng(problem.seed)
-    cost = torch.tensor(rng.uniform(0, 2, size=(problem.n_episodes, problem.n_query, problem.n_way)), dtype=problem.dtype)
-    rows = torch.tensor(rng.uniform(0.1, 2, size=cost.shape[:2]), dtype=problem.dtype)
-    columns = torch.tensor(rng.dirichlet(np.ones(problem.n_way), size=problem.n_episodes), dtype=problem.dtype) * rows.sum(
-        dim=-1, keepdim=True
+    cost = torch.tensor(
+        rng.uniform(0, 2, size=(problem.n_episodes, problem.n_query, problem.n_way)),
+        dtype=problem.dtype,
     )
-    solved = solve_transport(cost, lam=lam, row_mass=rows, column_mass=columns, method=method, max_iterations=200)
+    rows = torch.tensor(rng.uniform(0.1, 2, size=cost.shape[:2]), dtype=problem.dtype)
+    columns = torch.tensor(
+        rng.dirichlet(np.ones(problem.n_way), size=problem.n_episodes), dtype=problem.dtype
+    ) * rows.sum(dim=-1, keepdim=True)
+    solved = solve_transport(
+        cost, lam=lam, row_mass=rows, column_mass=columns, method=method, max_iterations=200
+    )
     total = rows.sum(dim=-1)
     tolerance = {torch.float32: 2e-5, torch.float64: 1e-9}[problem.dtype]
     assert (solved.plan >= 0).all()
@@ -208,21 +263,36 @@ def test_a_converged_plan_has_its_marginals(method, problem, lam):
 
 @EXAMPLES
 @given(problem=any_dtype)
-@example(problem=Problem(2, (2, 1), 2, 7, 0, torch.float64))  # two clear queries: a nearly flat dual
+@example(
+    problem=Problem(2, (2, 1), 2, 7, 0, torch.float64)
+)  # two clear queries: a nearly flat dual
 def test_uniform_sizes_are_met_whenever_there_are_enough_queries(problem):
     got = assign_map(*problem.episodes(), n_way=problem.n_way, n_steps=3)
     tolerance = {torch.float32: 3e-5, torch.float64: 1e-9}[problem.dtype]
     assert got.converged.all()
-    torch.testing.assert_close(got.plan.sum(dim=-1), torch.ones_like(got.plan[..., 0]), rtol=0, atol=1e-5)
+    torch.testing.assert_close(
+        got.plan.sum(dim=-1), torch.ones_like(got.plan[..., 0]), rtol=0, atol=1e-5
+    )
     if problem.n_query >= problem.n_way:
-        torch.testing.assert_close(got.proportions, torch.full_like(got.proportions, 1 / problem.n_way), rtol=0, atol=tolerance)
+        torch.testing.assert_close(
+            got.proportions,
+            torch.full_like(got.proportions, 1 / problem.n_way),
+            rtol=0,
+            atol=tolerance,
+        )
 
 
 @EXAMPLES
 @given(problem=any_dtype, share=st.floats(0, 1))
 def test_least_sizes_are_met(problem, share):
-    sizes = share * problem.n_query * np.random.default_rng(problem.seed).dirichlet(np.ones(problem.n_way))
-    got = assign_map(*problem.episodes(), n_way=problem.n_way, proportions=AtLeast(sizes.tolist()), n_steps=3)
+    sizes = (
+        share
+        * problem.n_query
+        * np.random.default_rng(problem.seed).dirichlet(np.ones(problem.n_way))
+    )
+    got = assign_map(
+        *problem.episodes(), n_way=problem.n_way, proportions=AtLeast(sizes.tolist()), n_steps=3
+    )
     lacking = torch.from_numpy(sizes) - got.plan.double().sum(dim=-2)
     assert got.converged.all()
     assert (got.biases >= 0).all()
@@ -244,7 +314,9 @@ def test_inputs_stay_as_they_were_and_a_second_call_agrees(classify, line, probl
     for _ in range(2):
         ready_support, ready_query = Pipeline.parse(line)(support, query)
         ready = ready_support.clone(), ready_query.clone()
-        answers.append(classify(ready_support, labels, ready_query, n_way=problem.n_way, **steps(classify)))
+        answers.append(
+            classify(ready_support, labels, ready_query, n_way=problem.n_way, **steps(classify))
+        )
         assert torch.equal(ready_support, ready[0])
         assert torch.equal(ready_query, ready[1])
     assert all(torch.equal(x, y) for x, y in zip(inputs, before, strict=True))
@@ -260,12 +332,17 @@ def test_inputs_stay_as_they_were_and_a_second_call_agrees(classify, line, probl
 def test_a_power_of_two_changes_no_bit_after_unit(line, problem, exponent):
     support, _, query = problem.episodes()
     pipeline = Pipeline.parse(line)
-    plain, scaled = pipeline(support, query), pipeline(support * 2.0**exponent, query * 2.0**exponent)
+    plain, scaled = (
+        pipeline(support, query),
+        pipeline(support * 2.0**exponent, query * 2.0**exponent),
+    )
     assert torch.equal(plain[0], scaled[0])
     assert torch.equal(plain[1], scaled[1])
 
 
-@pytest.mark.parametrize(("line", "atol"), [("unit | center | unit", 1e-9), (PAPER_INDUCTIVE, 1e-4)])  # the power's eps does not scale
+@pytest.mark.parametrize(
+    ("line", "atol"), [("unit | center | unit", 1e-9), (PAPER_INDUCTIVE, 1e-4)]
+)  # the power's eps does not scale
 @EXAMPLES
 @given(problem=float64_only, scale=st.floats(0.5, 1e4))
 def test_units_do_not_matter(line, atol, problem, scale):
@@ -273,5 +350,7 @@ def test_units_do_not_matter(line, atol, problem, scale):
     pipeline = Pipeline.parse(line)
     if problem.dim == 1:
         return  # a centered number keeps only its sign, which rounding decides at 0
-    for plain, scaled in zip(pipeline(support, query), pipeline(support * scale, query * scale), strict=True):
+    for plain, scaled in zip(
+        pipeline(support, query), pipeline(support * scale, query * scale), strict=True
+    ):
         torch.testing.assert_close(plain, scaled, rtol=0, atol=atol)

@@ -18,11 +18,23 @@ IMAGES_PER_CLASS = 600
 
 def main() -> None:
     golden = np.load(SOURCE / "golden.npz")
-    rows = golden["classes"][:N_TASKS, :, None].astype(np.int64) * IMAGES_PER_CLASS + golden["images"][:N_TASKS]  # (tasks, ways, images)
+    rows = (
+        golden["classes"][:N_TASKS, :, None].astype(np.int64) * IMAGES_PER_CLASS
+        + golden["images"][:N_TASKS]
+    )  # (tasks, ways, images)
     used, numbers = np.unique(rows, return_inverse=True)
-    answers = {f"{key}_{part}": golden[f"{key}_{part}"][:N_TASKS] for key in SETTINGS for part in ("pred", "plan")}
+    answers = {
+        f"{key}_{part}": golden[f"{key}_{part}"][:N_TASKS]
+        for key in SETTINGS
+        for part in ("pred", "plan")
+    }
     features = np.load(SOURCE / "novel.npy", mmap_mode="r")[used]
-    np.savez_compressed(HERE / "golden_small.npz", features=features, rows=numbers.reshape(rows.shape).astype(np.int32), **answers)
+    np.savez_compressed(
+        HERE / "golden_small.npz",
+        features=features,
+        rows=numbers.reshape(rows.shape).astype(np.int32),
+        **answers,
+    )
 
 
 if __name__ == "__main__":

@@ -3,15 +3,24 @@ import pytest
 import torch
 from PIL import Image, ImageEnhance
 
-from ptmap.training.augment import augment, crop_resized, jitter_colors, normalize, rotate, to_float
-from ptmap.training.recipe import Augment
+from fewlabels.training.augment import (
+    augment,
+    crop_resized,
+    jitter_colors,
+    normalize,
+    rotate,
+    to_float,
+)
+from fewlabels.training.recipe import Augment
 
 WHOLE = Augment(crop_area=(1.0, 1.0), crop_aspect=(1.0, 1.0), jitter=0.0, flip=False)
 
 
 @pytest.fixture
 def pixels():
-    return torch.from_numpy(np.random.default_rng(0).integers(0, 256, (6, 20, 20, 3), dtype=np.uint8))
+    return torch.from_numpy(
+        np.random.default_rng(0).integers(0, 256, (6, 20, 20, 3), dtype=np.uint8)
+    )
 
 
 def stream(seed=0):
@@ -25,7 +34,9 @@ def test_a_crop_of_the_whole_image_is_the_image(pixels):
 
 def test_mirror_images_are_mirror_images_about_half_of_the_time():
     images = torch.arange(4.0).expand(1000, 3, 4, 4) / 4
-    flipped = crop_resized(images, Augment(crop_area=(1, 1), crop_aspect=(1, 1), jitter=0), size=4, generator=stream())
+    flipped = crop_resized(
+        images, Augment(crop_area=(1, 1), crop_aspect=(1, 1), jitter=0), size=4, generator=stream()
+    )
     mirrored = torch.isclose(flipped, images.flip(3)).flatten(1).all(dim=1)
     upright = torch.isclose(flipped, images).flatten(1).all(dim=1)
     assert (mirrored ^ upright).all()
@@ -49,9 +60,15 @@ def test_color_jitter_is_pillows_where_one_factor_moves():
     image = np.random.default_rng(1).integers(40, 200, (8, 8, 3), dtype=np.uint8)
     generator = stream(3)
     got = jitter_colors(to_float(torch.from_numpy(image)[None]), 0.4, generator=generator)
-    brightness, contrast, saturation = (1 - 0.4 + 0.8 * torch.rand(3, 1, 1, 1, 1, generator=stream(3))).flatten().tolist()
+    brightness, contrast, saturation = (
+        (1 - 0.4 + 0.8 * torch.rand(3, 1, 1, 1, 1, generator=stream(3))).flatten().tolist()
+    )
     want = Image.fromarray(image)
-    for kind, factor in ((ImageEnhance.Brightness, brightness), (ImageEnhance.Contrast, contrast), (ImageEnhance.Color, saturation)):
+    for kind, factor in (
+        (ImageEnhance.Brightness, brightness),
+        (ImageEnhance.Contrast, contrast),
+        (ImageEnhance.Color, saturation),
+    ):
         want = kind(want).enhance(factor)
     difference = 255 * got[0].permute(1, 2, 0).numpy() - np.asarray(want, dtype=np.float32)
     assert np.abs(difference).max() < 3  # Pillow rounds to whole values after each step
@@ -69,7 +86,9 @@ def test_an_image_depends_on_its_place_and_the_stream_alone(pixels):
 
 def test_normalized_images_have_about_zero_mean(pixels):
     assert normalize(to_float(pixels)).mean().abs() < 0.5
-    torch.testing.assert_close(normalize(torch.tensor([0.485, 0.456, 0.406]).view(1, 3, 1, 1)), torch.zeros(1, 3, 1, 1))
+    torch.testing.assert_close(
+        normalize(torch.tensor([0.485, 0.456, 0.406]).view(1, 3, 1, 1)), torch.zeros(1, 3, 1, 1)
+    )
 
 
 def test_rotations_come_one_after_the_other(pixels):

@@ -12,20 +12,22 @@ import numpy as np
 import pytest
 import torch
 
-from ptmap.backbones import build_backbone
-from ptmap.errors import FileFormatError, InputError, PtmapError
-from ptmap.training.embedding import embed
-from ptmap.training.loop import train
-from ptmap.training.processes import Processes
-from ptmap.training.recipe import Optimizer, Stage
-from ptmap.training.state import read_state, write_state
-from ptmap.training.validation import validate
+from fewlabels.backbones import build_backbone
+from fewlabels.errors import FewLabelsError, FileFormatError, InputError
+from fewlabels.training.embedding import embed
+from fewlabels.training.loop import train
+from fewlabels.training.processes import Processes
+from fewlabels.training.recipe import Optimizer, Stage
+from fewlabels.training.state import read_state, write_state
+from fewlabels.training.validation import validate
 
 HERE = Path(__file__).resolve().parent
 
 
 def run(base, recipe, folder, alone, **options):
-    return train(base, recipe, output=folder, processes=alone, fingerprint="colored blocks", **options)
+    return train(
+        base, recipe, output=folder, processes=alone, fingerprint="colored blocks", **options
+    )
 
 
 def weights(trained):
@@ -37,12 +39,24 @@ def test_training_learns_the_classes(base, recipe, tmp_path, alone):
     trained = run(base, recipe, tmp_path, alone)
     losses = [report["loss"] for report in trained.reports]
     assert losses[-1] < losses[0] / 2
-    assert [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()] == trained.reports
+    assert [
+        json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()
+    ] == trained.reports
 
 
 def test_validation_happens_when_asked_and_at_the_end(base, val, recipe, tmp_path, alone):
-    trained = run(base, recipe, tmp_path, alone, val=val, validate=lambda x, y: validate(x, y, n_episodes=5), validate_every=2)
-    assert [sorted(name for name in report if name.startswith("val")) for report in trained.reports] == [
+    trained = run(
+        base,
+        recipe,
+        tmp_path,
+        alone,
+        val=val,
+        validate=lambda x, y: validate(x, y, n_episodes=5),
+        validate_every=2,
+    )
+    assert [
+        sorted(name for name in report if name.startswith("val")) for report in trained.reports
+    ] == [
         [],
         ["val_1shot", "val_5shot"],
         ["val_1shot", "val_5shot"],
@@ -59,13 +73,23 @@ def test_the_weights_that_validated_best_are_kept(base, val, recipe, tmp_path, a
         return {"val_1shot": [50.0, 70.0, 60.0][len(seen) - 1]}
 
     for _ in range(3):
-        trained = run(base, recipe, tmp_path, alone, val=val, validate=score, validate_every=1, stop_after=0)
+        trained = run(
+            base, recipe, tmp_path, alone, val=val, validate=score, validate_every=1, stop_after=0
+        )
     assert trained.epoch == 2
     np.testing.assert_array_equal(embed(trained.backbone, torch.from_numpy(val.stack)), seen[1])
     assert not np.array_equal(seen[1], seen[2])
     seen.clear()
     (tmp_path / "last").mkdir()
-    trained = run(base, dataclasses.replace(recipe, keep="last"), tmp_path / "last", alone, val=val, validate=score, validate_every=1)
+    trained = run(
+        base,
+        dataclasses.replace(recipe, keep="last"),
+        tmp_path / "last",
+        alone,
+        val=val,
+        validate=score,
+        validate_every=1,
+    )
     assert trained.epoch == 3
     np.testing.assert_array_equal(embed(trained.backbone, torch.from_numpy(val.stack)), seen[2])
 
@@ -74,10 +98,14 @@ def test_stopping_and_going_on_changes_no_bit(base, recipe, tmp_path, alone):
     (tmp_path / "straight").mkdir()
     (tmp_path / "halting").mkdir()
     straight = run(base, recipe, tmp_path / "straight", alone)
-    parts = [run(base, recipe, tmp_path / "halting", alone, stop_after=0) for _ in range(recipe.n_epochs)]
+    parts = [
+        run(base, recipe, tmp_path / "halting", alone, stop_after=0) for _ in range(recipe.n_epochs)
+    ]
     assert [part.finished for part in parts] == [False, False, True]
     assert torch.equal(weights(parts[-1]), weights(straight))
-    assert [report["loss"] for report in parts[-1].reports] == [report["loss"] for report in straight.reports]
+    assert [report["loss"] for report in parts[-1].reports] == [
+        report["loss"] for report in straight.reports
+    ]
     assert len((tmp_path / "halting" / "log.jsonl").read_text().splitlines()) == recipe.n_epochs
 
 
@@ -89,8 +117,8 @@ def test_kill_nine_at_any_point_then_the_same_weights(recipe, tmp_path, alone, b
         "import torch; torch.set_num_threads(1)\n"
         "from pathlib import Path\n"
         "from conftest import make_images, Processes\n"
-        "from ptmap.training.loop import train\n"
-        "from ptmap.training.recipe import Recipe\n"
+        "from fewlabels.training.loop import train\n"
+        "from fewlabels.training.recipe import Recipe\n"
         "import json\n"
         f"recipe = Recipe.from_dict(json.loads({json.dumps(json.dumps(recipe.to_dict()))}))\n"
         f"train(make_images(4, 10, seed=0), recipe, output=Path({str(tmp_path)!r}), processes=Processes(0, 1, torch.device('cpu')),\n"
@@ -122,7 +150,9 @@ def test_several_shards_are_several_small_batches(base, recipe, tmp_path, alone)
     recipe = dataclasses.replace(recipe, n_shards=2, stages=(Stage("mixup+rotation", 1),))
     trained = run(base, recipe, tmp_path, alone)
     assert trained.finished
-    with pytest.raises(InputError, match=r"multiple of the 3 processes, got 2\. Give --set n_shards=3"):
+    with pytest.raises(
+        InputError, match=r"multiple of the 3 processes, got 2\. Give --set n_shards=3"
+    ):
         Processes(0, 3, torch.device("cpu")).shards(2)
 
 
@@ -135,9 +165,9 @@ def test_two_processes_do_what_one_does(base, recipe, tmp_path, alone):
         "import json, torch; torch.set_num_threads(1)\n"
         "from pathlib import Path\n"
         "from conftest import make_images\n"
-        "from ptmap.training.loop import train\n"
-        "from ptmap.training.processes import join_processes\n"
-        "from ptmap.training.recipe import Recipe\n"
+        "from fewlabels.training.loop import train\n"
+        "from fewlabels.training.processes import join_processes\n"
+        "from fewlabels.training.recipe import Recipe\n"
         f"recipe = Recipe.from_dict(json.loads({json.dumps(json.dumps(recipe.to_dict()))}))\n"
         "with join_processes('cpu') as processes:\n"
         f"    output = Path({str(tmp_path / 'two')!r})\n"
@@ -145,10 +175,26 @@ def test_two_processes_do_what_one_does(base, recipe, tmp_path, alone):
     )
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script)]
-    done = subprocess.run(launcher, capture_output=True, text=True, timeout=240, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    launcher = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node=2",
+        str(script),
+    ]
+    done = subprocess.run(
+        launcher,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
     assert done.returncode == 0, done.stderr
-    together = [json.loads(line)["loss"] for line in (tmp_path / "two" / "log.jsonl").read_text().splitlines()]
+    together = [
+        json.loads(line)["loss"]
+        for line in (tmp_path / "two" / "log.jsonl").read_text().splitlines()
+    ]
     single = [report["loss"] for report in run(base, recipe, tmp_path / "one", alone).reports]
     np.testing.assert_allclose(together, single, rtol=1e-5)
 
@@ -157,10 +203,23 @@ def test_a_full_disk_keeps_the_last_good_checkpoint(tmp_path):
     path = tmp_path / "state.pt"
     write_state(path, {"step": 1, "recipe": {}, "images": "x", "reports": []})
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))  # a file cannot grow beyond this, as on a full disk
+    resource.setrlimit(
+        resource.RLIMIT_FSIZE, (100_000, hard)
+    )  # a file cannot grow beyond this, as on a full disk
     try:
-        with pytest.raises(PtmapError, match=r"could not be written .* last good one is untouched"):
-            write_state(path, {"step": 2, "recipe": {}, "images": "x", "reports": [], "weights": torch.zeros(100_000)})
+        with pytest.raises(
+            FewLabelsError, match=r"could not be written .* last good one is untouched"
+        ):
+            write_state(
+                path,
+                {
+                    "step": 2,
+                    "recipe": {},
+                    "images": "x",
+                    "reports": [],
+                    "weights": torch.zeros(100_000),
+                },
+            )
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert read_state(path, recipe={}, fingerprint="x")["step"] == 1
@@ -194,7 +253,9 @@ def test_features_are_those_of_the_network(base):
     stack = torch.from_numpy(base.stack)
     plain, both = embed(backbone, stack), embed(backbone, stack, views="flip")
     means, stds = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
-    image = torch.from_numpy(((base.stack[3] / 255 - means) / stds).transpose(2, 0, 1)).float()[None]
+    image = torch.from_numpy(((base.stack[3] / 255 - means) / stds).transpose(2, 0, 1)).float()[
+        None
+    ]
     with torch.inference_mode():
         np.testing.assert_allclose(plain[3], backbone(image)[0].numpy(), rtol=1e-4, atol=1e-5)
         mirrored = (backbone(image) + backbone(image.flip(3)))[0].numpy() / 2

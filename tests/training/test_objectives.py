@@ -4,9 +4,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from ptmap.backbones import build_backbone
-from ptmap.training.augment import rotate
-from ptmap.training.objectives import MIXING_DEPTHS, CosineHead, Learner, Mixing, compute_loss
+from fewlabels.backbones import build_backbone
+from fewlabels.training.augment import rotate
+from fewlabels.training.objectives import MIXING_DEPTHS, CosineHead, Learner, Mixing, compute_loss
 
 
 @pytest.fixture
@@ -32,13 +32,19 @@ def test_cosine_head_ignores_lengths():
 
 
 def test_plain_loss_is_cross_entropy_of_the_backbone(learner, images, recipe):
-    loss, rows = compute_loss(learner, images, LABELS, objective="plain", recipe=recipe, rng=np.random.default_rng(0))
+    loss, rows = compute_loss(
+        learner, images, LABELS, objective="plain", recipe=recipe, rng=np.random.default_rng(0)
+    )
     assert rows == 8
-    torch.testing.assert_close(loss, F.cross_entropy(learner.classify(learner.backbone(images)), LABELS))
+    torch.testing.assert_close(
+        loss, F.cross_entropy(learner.classify(learner.backbone(images)), LABELS)
+    )
 
 
 def test_rotation_loss_asks_for_class_and_rotation_of_every_rotation(learner, images, recipe):
-    loss, rows = compute_loss(learner, images, LABELS, objective="rotation", recipe=recipe, rng=np.random.default_rng(0))
+    loss, rows = compute_loss(
+        learner, images, LABELS, objective="rotation", recipe=recipe, rng=np.random.default_rng(0)
+    )
     want = 0.0
     for turns in range(4):
         features = learner.backbone(torch.rot90(images, turns, (2, 3)))
@@ -51,10 +57,21 @@ def test_rotation_loss_asks_for_class_and_rotation_of_every_rotation(learner, im
 @pytest.mark.parametrize("seed", range(8))
 def test_mixup_loss_mixes_images_at_the_drawn_depth(learner, images, recipe, seed):
     """In eval mode rows do not see one another, so mixed and rotated rows can be computed apart."""
-    loss, rows = compute_loss(learner, images, LABELS, objective="mixup+rotation", recipe=recipe, rng=np.random.default_rng(seed))
+    loss, rows = compute_loss(
+        learner,
+        images,
+        LABELS,
+        objective="mixup+rotation",
+        recipe=recipe,
+        rng=np.random.default_rng(seed),
+    )
     assert rows == 8 + 4 * 2  # a quarter of the batch in four rotations
     rng = np.random.default_rng(seed)
-    partners, weight, depth = torch.from_numpy(rng.permutation(8)), rng.beta(2.0, 2.0), rng.integers(MIXING_DEPTHS)
+    partners, weight, depth = (
+        torch.from_numpy(rng.permutation(8)),
+        rng.beta(2.0, 2.0),
+        rng.integers(MIXING_DEPTHS),
+    )
     parts = [learner.backbone.stem, *learner.backbone.stages]
     mixed = images
     for place in range(MIXING_DEPTHS):
@@ -66,21 +83,38 @@ def test_mixup_loss_mixes_images_at_the_drawn_depth(learner, images, recipe, see
     for stage in learner.backbone.stages[MIXING_DEPTHS:]:
         mixed = stage(mixed)
     logits = learner.classify(learner.backbone.head(mixed))
-    want = weight * F.cross_entropy(logits, LABELS) + (1 - weight) * F.cross_entropy(logits, LABELS[partners])
+    want = weight * F.cross_entropy(logits, LABELS) + (1 - weight) * F.cross_entropy(
+        logits, LABELS[partners]
+    )
     features = learner.backbone(rotate(images[:2]))
     want = want + F.cross_entropy(learner.classify(features), LABELS[:2].repeat(4)) / 2
-    want = want + F.cross_entropy(learner.tell_rotation(features), torch.tensor([0, 0, 1, 1, 2, 2, 3, 3])) / 2
+    want = (
+        want
+        + F.cross_entropy(learner.tell_rotation(features), torch.tensor([0, 0, 1, 1, 2, 2, 3, 3]))
+        / 2
+    )
     torch.testing.assert_close(loss, want, rtol=1e-4, atol=1e-5)
 
 
 def test_mixing_leaves_the_rest_alone():
     rows = torch.arange(10.0).view(5, 2)
     mixed = Mixing(torch.tensor([1, 0]), 0.75, 0)(rows)
-    torch.testing.assert_close(mixed, torch.tensor([[0.5, 1.5], [1.5, 2.5], [4, 5], [6, 7], [8, 9]]))
+    torch.testing.assert_close(
+        mixed, torch.tensor([[0.5, 1.5], [1.5, 2.5], [4, 5], [6, 7], [8, 9]])
+    )
 
 
 def test_every_weight_learns(recipe, images):
     learner = Learner(build_backbone("conv4", image_size=16), n_classes=4, recipe=recipe)
-    loss, _ = compute_loss(learner, images, LABELS, objective="mixup+rotation", recipe=recipe, rng=np.random.default_rng(0))
+    loss, _ = compute_loss(
+        learner,
+        images,
+        LABELS,
+        objective="mixup+rotation",
+        recipe=recipe,
+        rng=np.random.default_rng(0),
+    )
     loss.backward()
-    assert all(weight.grad is not None and weight.grad.abs().sum() > 0 for weight in learner.parameters())
+    assert all(
+        weight.grad is not None and weight.grad.abs().sum() > 0 for weight in learner.parameters()
+    )

@@ -3,9 +3,9 @@ import tomllib
 
 import pytest
 
-from ptmap.data.transforms import ImageTransform
-from ptmap.errors import FileFormatError, InputError
-from ptmap.training.recipe import Recipe, Stage, list_recipes
+from fewlabels.data.transforms import ImageTransform
+from fewlabels.errors import FileFormatError, InputError
+from fewlabels.training.recipe import Recipe, Stage, list_recipes
 
 
 @pytest.mark.parametrize("name", list_recipes())
@@ -19,22 +19,43 @@ def test_the_package_has_the_authors_recipe_a_modern_one_and_simpleshots():
     assert list_recipes() == ["modern", "s2m2", "simpleshot"]
     authors = Recipe.load("s2m2")
     assert [stage.objective for stage in authors.stages] == ["rotation", "mixup+rotation"]
-    assert (authors.optimizer.name, authors.optimizer.lr, authors.optimizer.schedule, authors.dropout) == ("adam", 1e-3, "constant", 0.5)
+    assert (
+        authors.optimizer.name,
+        authors.optimizer.lr,
+        authors.optimizer.schedule,
+        authors.dropout,
+    ) == ("adam", 1e-3, "constant", 0.5)
     assert [stage.objective for stage in Recipe.load("simpleshot").stages] == ["plain"]
 
 
 def test_stages_follow_one_another():
     recipe = Recipe(backbone="conv4", stages=(Stage("rotation", 2), Stage("plain", 3)))
-    assert [recipe.stage_of(epoch).objective for epoch in range(recipe.n_epochs)] == ["rotation"] * 2 + ["plain"] * 3
+    assert [recipe.stage_of(epoch).objective for epoch in range(recipe.n_epochs)] == [
+        "rotation"
+    ] * 2 + ["plain"] * 3
     with pytest.raises(InputError, match="below 5"):
         recipe.stage_of(5)
 
 
 def test_changes_reach_any_depth():
-    recipe = Recipe.load("modern", ["backbone=resnet12", "optimizer.lr=0.5", "stages.0.epochs=7", "augment.crop_area=[0.5, 1]"])
+    recipe = Recipe.load(
+        "modern",
+        [
+            "backbone=resnet12",
+            "optimizer.lr=0.5",
+            "stages.0.epochs=7",
+            "augment.crop_area=[0.5, 1]",
+        ],
+    )
     assert recipe.backbone == "resnet12"
-    assert (recipe.optimizer.lr, recipe.stages[0].epochs, recipe.augment.crop_area) == (0.5, 7, (0.5, 1.0))
-    assert dataclasses.replace(recipe, backbone="wrn28-10").backbone == Recipe.load("modern").backbone
+    assert (recipe.optimizer.lr, recipe.stages[0].epochs, recipe.augment.crop_area) == (
+        0.5,
+        7,
+        (0.5, 1.0),
+    )
+    assert (
+        dataclasses.replace(recipe, backbone="wrn28-10").backbone == Recipe.load("modern").backbone
+    )
 
 
 @pytest.mark.parametrize(
@@ -43,7 +64,10 @@ def test_changes_reach_any_depth():
         ("lr", "NAME=VALUE"),
         ("speed=3", "a setting of the recipe must be one of"),
         ("optimizer.speed=3", "a setting of 'optimizer' of the recipe must be one of"),
-        ("optimizer.lr=fast", "'lr' of 'optimizer' of the recipe must be of type float, got 'fast'"),
+        (
+            "optimizer.lr=fast",
+            "'lr' of 'optimizer' of the recipe must be of type float, got 'fast'",
+        ),
         ("optimizer.lr=-1", "lr must be positive, got -1"),
         ("stages.5.epochs=1", "no 'stages.5.epochs'"),
         ("stages=[]", "at least one stage"),

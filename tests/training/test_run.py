@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 import torch
 
-from ptmap.backbones import load_encoder
-from ptmap.data import ImageSet
-from ptmap.errors import InputError
-from ptmap.features import FeatureSet
-from ptmap.features.extraction import extract
-from ptmap.training.recipe import Recipe
-from ptmap.training.run import check_disjoint, decode, train_backbone
+from fewlabels.backbones import load_encoder
+from fewlabels.data import ImageSet
+from fewlabels.errors import InputError
+from fewlabels.features import FeatureSet
+from fewlabels.features.extraction import extract
+from fewlabels.training.recipe import Recipe
+from fewlabels.training.run import check_disjoint, decode, train_backbone
 
 from .conftest import SIZE, make_images
 
@@ -19,7 +19,9 @@ from .conftest import SIZE, make_images
 def image_set(n_classes, n_each, *, seed, split, size=SIZE):
     images = make_images(n_classes, n_each, seed=seed, size=size)
     names = tuple(f"{split} {number}" for number in range(n_classes))
-    return ImageSet.from_array(images.stack, images.labels, name="blocks", split=split, class_names=names)
+    return ImageSet.from_array(
+        images.stack, images.labels, name="blocks", split=split, class_names=names
+    )
 
 
 @pytest.fixture(scope="module")
@@ -32,14 +34,26 @@ def sets():
 
 def test_a_folder_with_backbone_log_metrics_and_features(sets, recipe, tmp_path):
     folder = tmp_path / "run"
-    trained = train_backbone(sets["base"], recipe, output=folder, val=sets["val"], extract=[sets["novel"]], views="best", device="cpu")
+    trained = train_backbone(
+        sets["base"],
+        recipe,
+        output=folder,
+        val=sets["val"],
+        extract=[sets["novel"]],
+        views="best",
+        device="cpu",
+    )
     assert trained.finished
     metrics = json.loads((folder / "metrics.json").read_text())
     assert metrics["n_images"] == 40
     assert Recipe.from_dict(metrics["recipe"]) == recipe
     assert set(metrics["views"]) == {"chosen", "center", "flip", "ten"}
     novel = FeatureSet.load(folder / "novel.safetensors")
-    assert (novel.provenance["dataset"], novel.provenance["split"], novel.provenance["backbone"]) == ("blocks", "novel", "conv4")
+    assert (
+        novel.provenance["dataset"],
+        novel.provenance["split"],
+        novel.provenance["backbone"],
+    ) == ("blocks", "novel", "conv4")
     assert novel.provenance["views"] == metrics["views"]["chosen"]
     assert novel.class_names == sets["novel"].class_names
 
@@ -47,9 +61,16 @@ def test_a_folder_with_backbone_log_metrics_and_features(sets, recipe, tmp_path)
 @pytest.mark.parametrize("views", ["center", "flip", "ten"])
 def test_features_are_those_that_extraction_makes_of_the_checkpoint(sets, recipe, tmp_path, views):
     """The fast path over a stack in memory and the careful one over files agree up to the 8 bits of the file."""
-    train_backbone(sets["base"], recipe, output=tmp_path, extract=[sets["novel"]], views=views, device="cpu")
+    train_backbone(
+        sets["base"], recipe, output=tmp_path, extract=[sets["novel"]], views=views, device="cpu"
+    )
     ours = FeatureSet.load(tmp_path / "novel.safetensors").features
-    theirs = extract(sets["novel"], [load_encoder(str(tmp_path / "backbone.safetensors"))], store=None, views=views).features
+    theirs = extract(
+        sets["novel"],
+        [load_encoder(str(tmp_path / "backbone.safetensors"))],
+        store=None,
+        views=views,
+    ).features
     step = np.sqrt(theirs.max()) / 255  # of a root in 8 bits
     np.testing.assert_allclose(np.sqrt(ours), np.sqrt(theirs), atol=0.51 * step)
 
@@ -65,14 +86,19 @@ def test_images_are_kept_larger_than_the_network_where_the_recipe_says_so(recipe
 
 def test_classes_that_are_judged_must_not_be_trained_on(sets, recipe, tmp_path):
     twice = sets["base"].subset(torch.arange(20).numpy())
-    with pytest.raises(InputError, match="base classes must not be among the base classes, got 4 in both, such as 'base 0'"):
+    with pytest.raises(
+        InputError,
+        match="base classes must not be among the base classes, got 4 in both, such as 'base 0'",
+    ):
         check_disjoint(sets["base"], twice)
     with pytest.raises(InputError, match="must not be among"):
         train_backbone(sets["base"], recipe, output=tmp_path, val=sets["base"])
 
 
 def test_bad_requests_are_said_before_any_work(sets, recipe, tmp_path):
-    with pytest.raises(InputError, match="views must be one of center, flip, ten, best, got 'many'"):
+    with pytest.raises(
+        InputError, match="views must be one of center, flip, ten, best, got 'many'"
+    ):
         train_backbone(sets["base"], recipe, output=tmp_path, views="many")
     with pytest.raises(InputError, match="views 'best' are chosen on validation classes"):
         train_backbone(sets["base"], recipe, output=tmp_path, views="best")

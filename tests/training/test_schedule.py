@@ -3,12 +3,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ptmap.training.recipe import Optimizer
-from ptmap.training.schedule import epoch_order, learning_rate, shard_streams
+from fewlabels.training.recipe import Optimizer
+from fewlabels.training.schedule import epoch_order, learning_rate, shard_streams
 
 
 def rates(settings, n_steps=100, steps_an_epoch=10):
-    return [learning_rate(settings, step=step, n_steps=n_steps, steps_an_epoch=steps_an_epoch) for step in range(n_steps)]
+    return [
+        learning_rate(settings, step=step, n_steps=n_steps, steps_an_epoch=steps_an_epoch)
+        for step in range(n_steps)
+    ]
 
 
 def test_cosine_is_torchs_after_the_warm_up():
@@ -54,7 +57,9 @@ def test_each_epoch_visits_every_image_in_an_order_of_its_own():
 def test_streams_differ_between_steps_and_shards():
     device = torch.device("cpu")
     drawn = {
-        (step, shard): torch.rand(1, generator=shard_streams(0, step, shard, device)[1]).item() for step in range(3) for shard in range(3)
+        (step, shard): torch.rand(1, generator=shard_streams(0, step, shard, device)[1]).item()
+        for step in range(3)
+        for shard in range(3)
     }
     assert len(set(drawn.values())) == 9
     assert torch.rand(1, generator=shard_streams(0, 2, 1, device)[1]).item() == drawn[2, 1]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ptmap.data import BENCHMARKS
+from fewlabels.data import BENCHMARKS
 
 
 def _tiny(color: int) -> Image.Image:
@@ -18,7 +18,9 @@ def _tiny(color: int) -> Image.Image:
 def fill() -> Callable[..., None]:
     """Fills class folders with tiny numbered images: BMP bytes, whatever the suffix, as they are quick to write."""
 
-    def fill_folders(folders: list[Path], names: Callable[[Path, int], str], *, n_images: int) -> None:
+    def fill_folders(
+        folders: list[Path], names: Callable[[Path, int], str], *, n_images: int
+    ) -> None:
         for place, folder in enumerate(folders):
             folder.mkdir(parents=True, exist_ok=True)
             for number in range(n_images):
@@ -31,4 +33,7 @@ def fill() -> Callable[..., None]:
 def cifar_arrays() -> dict[str, np.ndarray]:
     """The 100 classes of CIFAR-100 with three train and two test images each, as (5, 32, 32, 3)."""
     rng = np.random.default_rng(0)
-    return {name: rng.integers(0, 256, (5, 32, 32, 3), dtype=np.uint8) for name in sorted(BENCHMARKS["cifar-fs"].split_classes("all"))}
+    return {
+        name: rng.integers(0, 256, (5, 32, 32, 3), dtype=np.uint8)
+        for name in sorted(BENCHMARKS["cifar-fs"].split_classes("all"))
+    }

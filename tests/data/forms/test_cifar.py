@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ptmap.data import BENCHMARKS, Problem, read_benchmark
-from ptmap.data.class_lists import find_benchmark
-from ptmap.data.forms import find_form
-from ptmap.errors import FileFormatError
+from fewlabels.data import BENCHMARKS, Problem, read_benchmark
+from fewlabels.data.class_lists import find_benchmark
+from fewlabels.data.forms import find_form
+from fewlabels.errors import FileFormatError
 
 N_TRAIN, N_TEST = 3, 2  # of each class; the real ones have 500 and 100
 
@@ -26,13 +26,19 @@ def make_pickles(arrays, *, seed=1):
     classes = sorted(arrays)
     contents = {"meta": {"fine_label_names": classes, "coarse_label_names": []}}
     for part, rows in {"train": range(N_TRAIN), "test": range(N_TRAIN, N_TRAIN + N_TEST)}.items():
-        items = [(f"{name[:3]}_s_{100 * row:06d}.png", number, arrays[name][row]) for number, name in enumerate(classes) for row in rows]
+        items = [
+            (f"{name[:3]}_s_{100 * row:06d}.png", number, arrays[name][row])
+            for number, name in enumerate(classes)
+            for row in rows
+        ]
         items = [items[place] for place in rng.permutation(len(items))]
         contents[part] = {
             "filenames": [item[0] for item in items],
             "batch_label": "x",
             "fine_labels": [item[1] for item in items],
-            "data": np.stack([item[2].transpose(2, 0, 1).reshape(-1) for item in items]),  # red, green, blue planes
+            "data": np.stack(
+                [item[2].transpose(2, 0, 1).reshape(-1) for item in items]
+            ),  # red, green, blue planes
         }
     return contents
 
@@ -53,8 +59,16 @@ def write_mosaics(root, arrays, *, split_of, checksum=None):
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(np.concatenate(list(array), axis=1)).save(path, lossless=True, method=0)
         digest = checksum or hashlib.sha256(array.tobytes()).hexdigest()
-        classes[name] = {"split": split_of(name), "superclass": "x", f"sha256_uint8_{len(array)}x32x32x3": digest}
-    (root / "index.json").write_text(json.dumps({"tile": 32, "cols": N_TRAIN + N_TEST, "rows": 1, "order": "x", "classes": classes}))
+        classes[name] = {
+            "split": split_of(name),
+            "superclass": "x",
+            f"sha256_uint8_{len(array)}x32x32x3": digest,
+        }
+    (root / "index.json").write_text(
+        json.dumps(
+            {"tile": 32, "cols": N_TRAIN + N_TEST, "rows": 1, "order": "x", "classes": classes}
+        )
+    )
 
 
 @pytest.mark.parametrize("name", ["cifar-fs", "fc100"])
@@ -64,10 +78,15 @@ def test_train_images_by_file_name_then_test_images(archive, cifar_arrays, name,
     assert images.class_names == BENCHMARKS[name].classes[split]
     expected = np.concatenate([cifar_arrays[each] for each in images.class_names])
     np.testing.assert_array_equal(images.stack(32), expected)
-    assert images.labels.tolist() == np.repeat(np.arange(len(images.class_names)), N_TRAIN + N_TEST).tolist()
+    assert (
+        images.labels.tolist()
+        == np.repeat(np.arange(len(images.class_names)), N_TRAIN + N_TEST).tolist()
+    )
     assert images.names[0].startswith("train#")
     assert images.names[4].startswith("test#")
-    assert images.problems[0] == Problem(images.class_names[0], "5 images where the literature counts 600")
+    assert images.problems[0] == Problem(
+        images.class_names[0], "5 images where the literature counts 600"
+    )
 
 
 def test_the_archive_may_be_named_held_or_packed(archive, cifar_arrays):
@@ -77,13 +96,17 @@ def test_the_archive_may_be_named_held_or_packed(archive, cifar_arrays):
         tar.add(archive, "cifar-100-python")
     expected = read_benchmark("cifar-fs", archive, split="val").stack(32)
     for place in (archive.parent, packed, packed.parent):
-        np.testing.assert_array_equal(read_benchmark("cifar-fs", place, split="val").stack(32), expected)
+        np.testing.assert_array_equal(
+            read_benchmark("cifar-fs", place, split="val").stack(32), expected
+        )
 
 
 def test_archive_and_mosaics_agree_class_by_class(archive, cifar_arrays, tmp_path):
     write_mosaics(tmp_path / "mosaics", cifar_arrays, split_of=BENCHMARKS["cifar-fs"].split_of)
     for name in ("cifar-fs", "fc100"):
-        ours, theirs = (read_benchmark(name, place, split="all") for place in (tmp_path / "mosaics", archive))
+        ours, theirs = (
+            read_benchmark(name, place, split="all") for place in (tmp_path / "mosaics", archive)
+        )
         assert ours.class_names == theirs.class_names
         np.testing.assert_array_equal(ours.labels, theirs.labels)
         np.testing.assert_array_equal(ours.stack(32), theirs.stack(32))
@@ -97,7 +120,9 @@ def python2_text(text):
 def test_an_archive_that_python_2_wrote(archive, cifar_arrays):
     """The real one is of that make: its texts and arrays are byte strings."""
     names = b"".join(python2_text(name.encode()) for name in sorted(cifar_arrays))
-    (archive / "meta").write_bytes(b"\x80\x02}" + python2_text(b"fine_label_names") + b"](" + names + b"es.")
+    (archive / "meta").write_bytes(
+        b"\x80\x02}" + python2_text(b"fine_label_names") + b"](" + names + b"es."
+    )
     assert len(read_benchmark("cifar-fs", archive, split="novel")) == 100
 
 
@@ -109,7 +134,9 @@ def test_an_archive_that_python_2_wrote(archive, cifar_arrays):
         b"junk",
         pickle.dumps([1]),
         pickle.dumps({"data": np.zeros((3, 5), np.uint8), "fine_labels": [0], "filenames": ["a"]}),
-        pickle.dumps({"data": np.zeros((3, 3072), np.uint8), "fine_labels": [0], "filenames": ["a"]}),
+        pickle.dumps(
+            {"data": np.zeros((3, 3072), np.uint8), "fine_labels": [0], "filenames": ["a"]}
+        ),
         pickle.dumps({"data": np.zeros((1, 3072)), "fine_labels": [0], "filenames": ["a"]}),
     ],
 )
@@ -151,7 +178,9 @@ def test_checksums_of_mosaics_are_compared(tmp_path, cifar_arrays):
     form = find_form(tmp_path, find_benchmark("cifar-fs"))
     assert list(form.verify()) == []
     (tmp_path / "base/bee.webp").write_bytes((tmp_path / "novel/bed.webp").read_bytes())
-    assert list(form.verify()) == [Problem("base/bee.webp", "its pixels differ from the checksum in index.json")]
+    assert list(form.verify()) == [
+        Problem("base/bee.webp", "its pixels differ from the checksum in index.json")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -175,10 +204,12 @@ def test_the_real_mosaics_are_whole(real):
     form = find_form(real / "cifar-fs", find_benchmark("cifar-fs"))
     form.classes = {
         name: about for name, about in form.classes.items() if about["split"] == "val"
-    }  # to be quick; `ptmap data check` does all
+    }  # to be quick; `fewlabels data check` does all
     assert list(form.verify()) == []
     images = read_benchmark("cifar-fs", real / "cifar-fs", split="val")
     assert (len(images), images.problems) == (9600, ())
     pixels = images.of_classes(["beaver"]).stack(32)
-    wanted = json.loads((real / "cifar-fs/index.json").read_text())["classes"]["beaver"]["sha256_uint8_600x32x32x3"]
+    wanted = json.loads((real / "cifar-fs/index.json").read_text())["classes"]["beaver"][
+        "sha256_uint8_600x32x32x3"
+    ]
     assert hashlib.sha256(pixels.tobytes()).hexdigest() == wanted

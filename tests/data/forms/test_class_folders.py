@@ -2,8 +2,8 @@
 
 import pytest
 
-from ptmap.data import BENCHMARKS, Problem, read_benchmark
-from ptmap.errors import FileFormatError, InputError
+from fewlabels.data import BENCHMARKS, Problem, read_benchmark
+from fewlabels.errors import FileFormatError, InputError
 
 CUB = BENCHMARKS["cub"]
 
@@ -43,17 +43,26 @@ def test_a_class_in_two_splits_is_refused(tmp_path, fill):
         fill([tmp_path / split / name for name in CUB.classes[split]], bird, n_images=1)
     fill([tmp_path / "base" / CUB.classes["novel"][0]], bird, n_images=1)
     read_benchmark("cub", tmp_path, split="base")  # the others are fine
-    with pytest.raises(FileFormatError, match=r"class '004.* must lie in one split, got a folder in each of base, novel"):
+    with pytest.raises(
+        FileFormatError,
+        match=r"class '004.* must lie in one split, got a folder in each of base, novel",
+    ):
         read_benchmark("cub", tmp_path, split="novel")
 
 
 def test_missing_and_wrong_folders(cub, tmp_path, fill):
     (cub / CUB.classes["novel"][3] / "bird_0.jpg").unlink()
-    with pytest.raises(FileFormatError, match=r"all 50 novel classes of CUB, got none of 016\.Painted_Bunting\. Unpack"):
+    with pytest.raises(
+        FileFormatError,
+        match=r"all 50 novel classes of CUB, got none of 016\.Painted_Bunting\. Unpack",
+    ):
         read_benchmark("cub", cub, split="novel")
     assert len(read_benchmark("cub", cub, split="base")) == 100
     fill([tmp_path / "other" / "leek"], bird, n_images=1)
-    with pytest.raises(FileFormatError, match=r"CUB in one of these forms, got none of them: CUB archive \(CUB_200_2011/.*class folders"):
+    with pytest.raises(
+        FileFormatError,
+        match=r"CUB in one of these forms, got none of them: CUB archive \(CUB_200_2011/.*class folders",
+    ):
         read_benchmark("cub", tmp_path / "other", split="base")
     with pytest.raises(FileFormatError, match="does not exist"):
         read_benchmark("cub", tmp_path / "nowhere", split="base")
@@ -69,7 +78,10 @@ def test_too_many_images_of_a_class_are_refused(tmp_path):
         (tmp_path / name).mkdir()
         for number in range(601 if name == classes[2] else 1):
             (tmp_path / name / f"{number}.png").write_bytes(b"x")
-    with pytest.raises(FileFormatError, match=f"must hold 600 images of each class of CIFAR-FS, got 601 of {classes[2]}"):
+    with pytest.raises(
+        FileFormatError,
+        match=f"must hold 600 images of each class of CIFAR-FS, got 601 of {classes[2]}",
+    ):
         read_benchmark("cifar-fs", tmp_path, split="val")
 
 
@@ -85,7 +97,11 @@ def archive(tmp_path, fill):
     root = tmp_path / "CUB_200_2011"
     names = CUB.split_classes("all")
     fill([root / "images" / name for name in names], bird, n_images=2)
-    lines = [f"{2 * place + number + 1} {name}/bird_{number}.jpg" for place, name in enumerate(names) for number in range(2)]
+    lines = [
+        f"{2 * place + number + 1} {name}/bird_{number}.jpg"
+        for place, name in enumerate(names)
+        for number in range(2)
+    ]
     (root / "images.txt").write_text("\n".join(lines) + "\n")
     return root
 
@@ -105,7 +121,10 @@ def test_the_list_of_the_archive_decides(archive):
     images = read_benchmark("cub", archive, split="base")
     assert len(images) == 198
     assert images.problems[:2] == (
-        Problem(f"images/{CUB.classes['base'][0]}/bird_0.jpg", "images.txt names it, but it is not there"),
+        Problem(
+            f"images/{CUB.classes['base'][0]}/bird_0.jpg",
+            "images.txt names it, but it is not there",
+        ),
         Problem(f"images/{CUB.classes['base'][1]}/bird_1.jpg", "the file is empty"),
     )
     assert len(images.problems) == 3  # the third is their count

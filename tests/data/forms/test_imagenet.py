@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ptmap.data import BENCHMARKS, Problem, read_benchmark
-from ptmap.data.forms.imagenet import mini_choice
-from ptmap.errors import FileFormatError
+from fewlabels.data import BENCHMARKS, Problem, read_benchmark
+from fewlabels.data.forms.imagenet import mini_choice
+from fewlabels.errors import FileFormatError
 
 MINI, TIERED = BENCHMARKS["mini-imagenet"], BENCHMARKS["tiered-imagenet"]
 FILES = {"base": "train", "val": "val", "novel": "test"}
@@ -24,7 +24,9 @@ def ilsvrc(tmp_path_factory):
         folder = root / MINI.classes[split][0]
         folder.mkdir(parents=True)
         for number in range(1, 1301):
-            (folder / f"{folder.name}_{7 * number}.JPEG").write_bytes(b"x")  # sorted as text, 14 comes before 7
+            (folder / f"{folder.name}_{7 * number}.JPEG").write_bytes(
+                b"x"
+            )  # sorted as text, 14 comes before 7
         for name in MINI.classes[split][1:]:
             (root / name).symlink_to(folder.name, target_is_directory=True)
     return root.parent
@@ -35,7 +37,9 @@ def test_mini_takes_its_choice_in_the_order_of_the_numbers(ilsvrc, split):
     name = MINI.classes[split][0]
     place = ilsvrc if split == "val" else ilsvrc / "train"
     images = read_benchmark("mini-imagenet", place, split=split).of_classes([name])
-    assert [image.rpartition("/")[2] for image in images.names] == [f"{name}_{7 * number}.JPEG" for number in mini_choice(name)]
+    assert [image.rpartition("/")[2] for image in images.names] == [
+        f"{name}_{7 * number}.JPEG" for number in mini_choice(name)
+    ]
     assert images.problems == ()
 
 
@@ -45,7 +49,10 @@ def test_an_incomplete_class_of_ilsvrc_is_refused(ilsvrc):
     for file in gone:
         file.rename(ilsvrc / file.name)
     try:
-        with pytest.raises(FileFormatError, match=rf"{last.name} must be a complete class of ILSVRC-2012.*got 1000 images"):
+        with pytest.raises(
+            FileFormatError,
+            match=rf"{last.name} must be a complete class of ILSVRC-2012.*got 1000 images",
+        ):
             read_benchmark("mini-imagenet", ilsvrc, split="val")
     finally:
         for file in gone:
@@ -53,7 +60,11 @@ def test_an_incomplete_class_of_ilsvrc_is_refused(ilsvrc):
 
 
 def test_tiered_takes_all_images_of_a_class(tmp_path, fill):
-    folders = [tmp_path / "ILSVRC/Data/CLS-LOC/train" / name for split in FILES for name in TIERED.classes[split]]
+    folders = [
+        tmp_path / "ILSVRC/Data/CLS-LOC/train" / name
+        for split in FILES
+        for name in TIERED.classes[split]
+    ]
     fill(folders, lambda folder, number: f"{folder.name}_{[30, 4][number]}.JPEG", n_images=2)
     images = read_benchmark("tiered-imagenet", tmp_path, split="novel")
     assert images.class_names == TIERED.classes["novel"]
@@ -70,9 +81,16 @@ def test_the_flat_folder_of_listed_names(tmp_path):
     for place in (tmp_path, tmp_path / "images"):
         images = read_benchmark("mini-imagenet", place, split="novel")
         assert len(images) == 60
-        assert images.names[0].endswith(f"{MINI.classes['novel'][0]}{mini_choice(MINI.classes['novel'][0])[0]:08d}.jpg")
-        assert images.problems[0] == Problem(MINI.classes["novel"][0], "3 images where the literature counts 600")
-    with pytest.raises(FileFormatError, match=r"all 64 base classes of miniImageNet, got none of n01532829, .* and 59 more"):
+        assert images.names[0].endswith(
+            f"{MINI.classes['novel'][0]}{mini_choice(MINI.classes['novel'][0])[0]:08d}.jpg"
+        )
+        assert images.problems[0] == Problem(
+            MINI.classes["novel"][0], "3 images where the literature counts 600"
+        )
+    with pytest.raises(
+        FileFormatError,
+        match=r"all 64 base classes of miniImageNet, got none of n01532829, .* and 59 more",
+    ):
         read_benchmark("mini-imagenet", tmp_path, split="base")
 
 
@@ -85,8 +103,12 @@ def test_a_folder_per_split_with_ilsvrc_names_is_taken_as_it_is(tmp_path, fill):
 
 def mini_cache(split, *, n_images=2, side=8):
     names = MINI.classes[split]
-    pixels = np.random.default_rng(0).integers(0, 256, (n_images * len(names), side, side, 3), dtype=np.uint8)
-    rows = {name: list(range(place, len(pixels), len(names))) for place, name in enumerate(names)}  # classes interleaved
+    pixels = np.random.default_rng(0).integers(
+        0, 256, (n_images * len(names), side, side, 3), dtype=np.uint8
+    )
+    rows = {
+        name: list(range(place, len(pixels), len(names))) for place, name in enumerate(names)
+    }  # classes interleaved
     return {"image_data": pixels, "class_dict": rows}
 
 
@@ -116,7 +138,9 @@ def test_mini_cache_pickles(tmp_path, protocol):
 )
 def test_a_cache_of_another_form_is_refused(tmp_path, change):
     (tmp_path / "mini-imagenet-cache-val.pkl").write_bytes(pickle.dumps(mini_cache("val") | change))
-    with pytest.raises(FileFormatError, match=r"mini-imagenet-cache-val\.pkl must hold a dict of image_data"):
+    with pytest.raises(
+        FileFormatError, match=r"mini-imagenet-cache-val\.pkl must hold a dict of image_data"
+    ):
         read_benchmark("mini-imagenet", tmp_path, split="val")
 
 
@@ -142,14 +166,25 @@ def test_tiered_pickles(tmp_path):
     write_tiered(tmp_path, "base", ["Yorkshire terrier", "crane"], [1, 0, 1, 0])
     write_tiered(tmp_path, "novel", ["crane", "hatchet"], [0, 1, 1])
     images = read_benchmark("tiered-imagenet", tmp_path, split="base")
-    assert images.class_names == ("Yorkshire terrier", "crane (base 1)")  # a bird here, a machine there
+    assert images.class_names == (
+        "Yorkshire terrier",
+        "crane (base 1)",
+    )  # a bird here, a machine there
     assert images.names == tuple(f"train_images_png.pkl#{row}" for row in (1, 3, 0, 2))
-    assert [images.read(row).getpixel((0, 0)) for row in range(4)] == [(0, 0, 1), (0, 0, 3), (1, 0, 0), (1, 0, 2)]
+    assert [images.read(row).getpixel((0, 0)) for row in range(4)] == [
+        (0, 0, 1),
+        (0, 0, 3),
+        (1, 0, 0),
+        (1, 0, 2),
+    ]
     assert images.problems == (
         Problem("base", "2 classes where the literature counts 351"),
         Problem("base", "4 images where the literature counts 448,695"),
     )
-    assert read_benchmark("tiered-imagenet", tmp_path, split="novel").class_names == ("crane (novel 0)", "hatchet")
+    assert read_benchmark("tiered-imagenet", tmp_path, split="novel").class_names == (
+        "crane (novel 0)",
+        "hatchet",
+    )
     with pytest.raises(FileFormatError, match=r"val_labels\.pkl does not exist"):
         read_benchmark("tiered-imagenet", tmp_path, split="all")
 
@@ -158,13 +193,19 @@ def test_broken_tiered_pickles_are_named(tmp_path):
     write_tiered(tmp_path, "base", ["ant", "bee"], [0, 1])
     images, labels = tmp_path / "train_images_png.pkl", tmp_path / "train_labels.pkl"
     images.write_bytes(pickle.dumps([png("red")]))
-    with pytest.raises(FileFormatError, match=r"train_images_png\.pkl must hold an image for each label, got 1"):
+    with pytest.raises(
+        FileFormatError, match=r"train_images_png\.pkl must hold an image for each label, got 1"
+    ):
         read_benchmark("tiered-imagenet", tmp_path, split="base")
     images.write_bytes(pickle.dumps({"a": 1}))
-    with pytest.raises(FileFormatError, match=r"train_images_png\.pkl must hold a list of PNG images"):
+    with pytest.raises(
+        FileFormatError, match=r"train_images_png\.pkl must hold a list of PNG images"
+    ):
         read_benchmark("tiered-imagenet", tmp_path, split="base")
     labels.write_bytes(pickle.dumps({"label_specific": [0]}))
-    with pytest.raises(FileFormatError, match=r"train_labels\.pkl must hold a dict of label_specific"):
+    with pytest.raises(
+        FileFormatError, match=r"train_labels\.pkl must hold a dict of label_specific"
+    ):
         read_benchmark("tiered-imagenet", tmp_path, split="base")
 
 
@@ -176,10 +217,16 @@ class Touch:
         return os.system, (f"touch {self.path}",)
 
 
-@pytest.mark.parametrize("file", ["mini-imagenet-cache-train.pkl", "train_images_png.pkl", "train_labels.pkl"])
+@pytest.mark.parametrize(
+    "file", ["mini-imagenet-cache-train.pkl", "train_images_png.pkl", "train_labels.pkl"]
+)
 def test_malicious_pickles_run_nothing(tmp_path, file):
     write_tiered(tmp_path, "base", ["ant"], [0])
     (tmp_path / file).write_bytes(pickle.dumps([Touch(tmp_path / "it-ran")]))
     with pytest.raises(FileFormatError, match="refused"):
-        read_benchmark("mini-imagenet" if file.startswith("mini") else "tiered-imagenet", tmp_path, split="base")
+        read_benchmark(
+            "mini-imagenet" if file.startswith("mini") else "tiered-imagenet",
+            tmp_path,
+            split="base",
+        )
     assert not (tmp_path / "it-ran").exists()

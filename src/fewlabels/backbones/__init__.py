@@ -1,0 +1,18 @@
+"""Stage 2: networks that turn images into feature vectors, by name and as files."""
+
+from fewlabels.backbones.backbone import Backbone
+from fewlabels.backbones.checkpoint import load_backbone, save_backbone
+from fewlabels.backbones.encoder import Encoder, load_encoder
+from fewlabels.backbones.registry import BACKBONES, build_backbone
+from fewlabels.backbones.saved import SavedBackbone
+
+__all__ = [
+    "BACKBONES",
+    "Backbone",
+    "Encoder",
+    "SavedBackbone",
+    "build_backbone",
+    "load_backbone",
+    "load_encoder",
+    "save_backbone",
+]

@@ -1,0 +1,75 @@
+"""Conv4 (Vinyals et al., "Matching networks", 2016): four times 3x3 convolution, BN, ReLU, max pool; 0.11 M parameters.
+
+"conv4" averages over the positions, 64 features. "conv4-flat" keeps them all apart, as SimpleShot
+does (the paper's Table 7): 1600 features at 84 px, and only this image size thereafter.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from torch import nn
+
+from fewlabels.backbones.backbone import Backbone
+from fewlabels.backbones.layers import GlobalAveragePool, convolution, initialize
+from fewlabels.backbones.layout import (
+    SIMPLESHOT_CONTAINER,
+    SIMPLESHOT_TRANSFORM,
+    Layout,
+    State,
+    fold_bias,
+    stage_renames,
+)
+
+CHANNELS = (64, 64, 64, 64)
+
+
+def _fold_biases(state: State) -> State:
+    """SimpleShot's convolutions have a bias before a batch norm, ours need none."""
+    for stage in range(len(CHANNELS)):
+        fold_bias(state, state.pop(f"stages.{stage}.0.bias"), norm=f"stages.{stage}.1")
+    return state
+
+
+SIMPLESHOT = Layout(
+    "SimpleShot",
+    stage_renames("conv{}", len(CHANNELS)),
+    SIMPLESHOT_TRANSFORM,
+    SIMPLESHOT_CONTAINER,
+    _fold_biases,
+)
+
+
+def build_conv4(*, channels: Sequence[int] = CHANNELS) -> Backbone:
+    """Conv4 with global average pooling; its stages are the four layers, and the stem does nothing.
+
+    >>> build_conv4(channels=(2, 3, 4, 5)).feature_dim
+    5
+    """
+    return _build(channels, GlobalAveragePool(), n_positions=1)
+
+
+def build_conv4_flat(*, image_size: int, channels: Sequence[int] = CHANNELS) -> Backbone:
+    """Conv4 whose features are the values at all positions of the last layer, one after the other.
+
+    >>> build_conv4_flat(image_size=84, channels=(2, 3, 4, 64)).feature_dim
+    1600
+    """
+    side = image_size // 2 ** len(channels)
+    return _build(channels, nn.Flatten(), n_positions=side * side)
+
+
+def _build(channels: Sequence[int], head: nn.Module, *, n_positions: int) -> Backbone:
+    stages = [
+        nn.Sequential(
+            convolution(n_in, n_out, 3),
+            nn.BatchNorm2d(n_out),
+            nn.ReLU(inplace=True),
+            nn.MaxPool2d(2),
+        )
+        for n_in, n_out in pairwise((3, *channels))
+    ]
+    backbone = Backbone(
+        stem=nn.Identity(), stages=stages, head=head, feature_dim=channels[-1] * n_positions
+    )
+    initialize(backbone)
+    return backbone

@@ -1,0 +1,40 @@
+"""The three layers that all architectures share, and how their weights begin."""
+
+from torch import Tensor, nn
+
+
+def convolution(
+    n_in: int, n_out: int, kernel: int, *, stride: int = 1, groups: int = 1
+) -> nn.Conv2d:
+    """A convolution that keeps the image size at stride 1; without bias, as a batch norm follows."""
+    return nn.Conv2d(
+        n_in, n_out, kernel, stride=stride, padding=kernel // 2, groups=groups, bias=False
+    )
+
+
+class GlobalAveragePool(nn.Module):
+    """Means over all positions, (N, C, H, W) -> (N, C), for any H and W."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Average H and W away."""
+        return x.mean(dim=(2, 3))
+
+
+def initialize(network: nn.Module, *, slope: float = 0.0) -> None:
+    """Kaiming-normal convolutions (fan out), batch norms at one and zero, in place.
+
+    Args:
+        network: Whose layers to fill.
+        slope: Of the leaky ReLUs behind the convolutions; 0 is a plain ReLU.
+    """
+    if any(weight.is_meta for weight in network.parameters()):
+        return  # nothing to fill, and torch would load its compiler to do nothing
+    for layer in network.modules():
+        if isinstance(layer, nn.Conv2d):
+            nn.init.kaiming_normal_(
+                layer.weight, a=slope, mode="fan_out", nonlinearity="leaky_relu"
+            )
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
+        elif isinstance(layer, nn.BatchNorm2d):
+            layer.reset_parameters()

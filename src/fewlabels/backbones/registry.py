@@ -1,0 +1,95 @@
+"""Backbones by name: a dict that refuses duplicates and lists its choices when asked for an unknown name."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import torch
+
+from fewlabels.backbones import conv4, densenet, mobilenet, resnet, resnet12, wrn, wrn_simpleshot
+from fewlabels.backbones.backbone import Backbone
+from fewlabels.backbones.layout import Layout
+from fewlabels.errors import InputError, unknown_choice
+
+SMALLEST_IMAGE = 16  # pixels: four halvings leave one position
+
+
+class Architecture(NamedTuple):
+    """How a backbone is built: the function, its fixed arguments, and which of the free ones it takes."""
+
+    build: Callable[..., Backbone]
+    fixed: Mapping[str, Any] = {}
+    takes: frozenset[str] = frozenset()  # of "dropout" and "image_size"
+    layouts: tuple[Layout, ...] = ()  # of weights published by others
+
+
+class Registry(dict[str, Architecture]):
+    """Architectures by name."""
+
+    def __setitem__(self, name: str, architecture: Architecture) -> None:
+        if name in self:
+            raise InputError(
+                f"a backbone named {name!r} must not exist already. Choose another name."
+            )
+        super().__setitem__(name, architecture)
+
+    def __missing__(self, name: str) -> Architecture:
+        raise unknown_choice("backbone", name, self)
+
+
+DROPOUT, IMAGE_SIZE = frozenset({"dropout"}), frozenset({"image_size"})
+RESNET10, RESNET18 = {"n_blocks": 1}, {"n_blocks": 2}
+SMALL_STEM = {"image_size": resnet.SMALL_IMAGE}
+BACKBONES = Registry()
+BACKBONES["wrn28-10"] = Architecture(wrn.build_wrn, takes=DROPOUT, layouts=(wrn.S2M2,))
+BACKBONES["resnet12"] = Architecture(resnet12.build_resnet12, takes=DROPOUT)
+BACKBONES["resnet18"] = Architecture(resnet.build_resnet, RESNET18, takes=IMAGE_SIZE)
+BACKBONES["resnet18-3x3"] = Architecture(
+    resnet.build_resnet, RESNET18 | SMALL_STEM, layouts=(resnet.AUTHORS, resnet.SIMPLESHOT)
+)
+BACKBONES["resnet10"] = Architecture(resnet.build_resnet, RESNET10, takes=IMAGE_SIZE)
+BACKBONES["resnet10-3x3"] = Architecture(
+    resnet.build_resnet, RESNET10 | SMALL_STEM, layouts=(resnet.SIMPLESHOT,)
+)
+BACKBONES["conv4"] = Architecture(conv4.build_conv4)
+BACKBONES["conv4-flat"] = Architecture(
+    conv4.build_conv4_flat, takes=IMAGE_SIZE, layouts=(conv4.SIMPLESHOT,)
+)
+BACKBONES["mobilenet"] = Architecture(mobilenet.build_mobilenet, layouts=(mobilenet.SIMPLESHOT,))
+BACKBONES["wrn28-10-simpleshot"] = Architecture(
+    wrn_simpleshot.build_wrn_simpleshot, takes=DROPOUT, layouts=(wrn_simpleshot.SIMPLESHOT,)
+)
+BACKBONES["densenet121"] = Architecture(densenet.build_densenet, layouts=(densenet.SIMPLESHOT,))
+
+
+def build_backbone(
+    name: str, *, dropout: float = 0.0, image_size: int = 84, seed: int = 0
+) -> Backbone:
+    """A backbone with fresh weights, in training mode.
+
+    Args:
+        name: One of `BACKBONES`.
+        dropout: Share of values dropped inside the blocks; 0 for architectures that have no dropout.
+        image_size: Side of the images in pixels; picks the stem of resnet10 and resnet18.
+        seed: Of the weights. Torch's own generator is left as it was.
+
+    >>> build_backbone("conv4", image_size=32).feature_dim
+    64
+    """
+    architecture = BACKBONES[name]
+    if not 0 <= dropout < 1:
+        raise InputError(f"dropout must be from 0 up to, not including, 1, got {dropout}.")
+    if dropout and "dropout" not in architecture.takes:
+        having = ", ".join(other for other in BACKBONES if "dropout" in BACKBONES[other].takes)
+        raise InputError(
+            f"dropout must be 0 for {name}, which has none, got {dropout}. Those with dropout: {having}."
+        )
+    if image_size < SMALLEST_IMAGE:
+        raise InputError(
+            f"image_size must be at least {SMALLEST_IMAGE} pixels, got {image_size}. Enlarge the images."
+        )
+    free = {"dropout": dropout, "image_size": image_size}
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        return architecture.build(
+            **architecture.fixed, **{key: free[key] for key in architecture.takes}
+        )

@@ -1,0 +1,109 @@
+"""ResNet10 and ResNet18 (He et al., "Deep residual learning", 2016): 512 features, 4.9 and 11.2 M parameters.
+
+The residual blocks are the usual ones, 64-128-256-512 channels. The stem decides at which resolution
+they work:
+
+    3x3, stride 1                    images up to 40 px (CIFAR); at any size under the names resnet10-3x3
+                                     and resnet18-3x3, as the paper's authors and SimpleShot do at 84 px
+    7x7, stride 2                    images up to 159 px: a quarter of the work, one level finer than ImageNet's
+    7x7, stride 2, then max pool 2   from 160 px on, as for ImageNet
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from torch import Tensor, nn
+
+from fewlabels.backbones.backbone import Backbone
+from fewlabels.backbones.layers import GlobalAveragePool, convolution, initialize
+from fewlabels.backbones.layout import (
+    S2M2_CONTAINER,
+    S2M2_TRANSFORM,
+    SIMPLESHOT_CONTAINER,
+    SIMPLESHOT_TRANSFORM,
+    Layout,
+    stage_renames,
+)
+
+CHANNELS = (64, 128, 256, 512)
+STRIDES = (1, 2, 2, 2)
+SMALL_IMAGE = 40  # pixels; up to here the stem keeps the resolution
+LARGE_IMAGE = 160  # pixels; from here on the stem divides it by four
+
+_RENAMES = (
+    ("^conv1[.]", "stem.0."),
+    ("^bn1[.]", "stem.1."),
+    *stage_renames("layer{}", 4),
+    ("[.]downsample[.]", ".shortcut."),
+)
+AUTHORS = Layout(
+    source="the authors", renames=_RENAMES, transform=S2M2_TRANSFORM, container=S2M2_CONTAINER
+)
+SIMPLESHOT = Layout(
+    source="SimpleShot",
+    renames=_RENAMES,
+    transform=SIMPLESHOT_TRANSFORM,
+    container=SIMPLESHOT_CONTAINER,
+)
+
+
+class Block(nn.Module):
+    """conv - BN - ReLU - conv - BN, plus the input (through a 1x1 convolution where shapes differ), then ReLU."""
+
+    def __init__(self, n_in: int, n_out: int, *, stride: int) -> None:
+        super().__init__()
+        self.conv1, self.bn1 = convolution(n_in, n_out, 3, stride=stride), nn.BatchNorm2d(n_out)
+        self.conv2, self.bn2 = convolution(n_out, n_out, 3), nn.BatchNorm2d(n_out)
+        self.relu = nn.ReLU(inplace=True)
+        same = n_in == n_out and stride == 1
+        self.shortcut = (
+            None
+            if same
+            else nn.Sequential(convolution(n_in, n_out, 1, stride=stride), nn.BatchNorm2d(n_out))
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, n_in, H, W) -> (N, n_out, H / stride, W / stride)."""
+        residual = self.bn2(self.conv2(self.relu(self.bn1(self.conv1(x)))))
+        out: Tensor = self.relu(residual + (x if self.shortcut is None else self.shortcut(x)))
+        return out
+
+
+def build_resnet(*, n_blocks: int, image_size: int, channels: Sequence[int] = CHANNELS) -> Backbone:
+    """A ResNet with `n_blocks` blocks in each of its four stages.
+
+    Args:
+        n_blocks: 1 for ResNet10, 2 for ResNet18.
+        image_size: Side of the images in pixels; picks the stem.
+        channels: Of the stages.
+
+    >>> build_resnet(n_blocks=1, image_size=32, channels=(4, 6, 8, 10)).feature_dim
+    10
+    """
+    stages = [
+        nn.Sequential(
+            Block(n_in, n_out, stride=stride),
+            *(Block(n_out, n_out, stride=1) for _ in range(n_blocks - 1)),
+        )
+        for (n_in, n_out), stride in zip(pairwise((channels[0], *channels)), STRIDES, strict=True)
+    ]
+    backbone = Backbone(
+        stem=_build_stem(channels[0], image_size),
+        stages=stages,
+        head=GlobalAveragePool(),
+        feature_dim=channels[-1],
+    )
+    initialize(backbone)
+    return backbone
+
+
+def _build_stem(n_out: int, image_size: int) -> nn.Sequential:
+    conv = (
+        convolution(3, n_out, 3)
+        if image_size <= SMALL_IMAGE
+        else convolution(3, n_out, 7, stride=2)
+    )
+    layers: list[nn.Module] = [conv, nn.BatchNorm2d(n_out), nn.ReLU(inplace=True)]
+    if image_size >= LARGE_IMAGE:
+        layers.append(nn.MaxPool2d(3, stride=2, padding=1))
+    return nn.Sequential(*layers)

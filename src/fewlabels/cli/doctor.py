@@ -1,0 +1,105 @@
+"""`fewlabels doctor`: what a feature file holds, which settings suit it, what transduction would gain."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fewlabels.cli import options
+from fewlabels.cli.console import describe_features, load_features, say
+from fewlabels.errors import InputError
+
+if TYPE_CHECKING:
+    from fewlabels.evaluation.reliability import Reliability
+
+
+def doctor_command(
+    features: options.FeaturesArgument = None,
+    per_class: options.PerClass = None,
+    episodes: Annotated[
+        int, typer.Option(help="Of the trial that tells what transduction gains.")
+    ] = 200,
+    seed: options.Seed = 0,
+    reliability: Annotated[
+        Path | None,
+        typer.Option(
+            help="Figure (.png or .svg) of confidence against accuracy, before and after calibration.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Look at features before classifying them.
+
+    fewlabels doctor features.safetensors --reliability reliability.png
+    """
+    from fewlabels.evaluation.checkup import check_reliability, check_up
+    from fewlabels.evaluation.draw_reliability import draw_reliability
+    from fewlabels.evaluation.folder import make_folder, write_file
+    from fewlabels.evaluation.plots import can_draw
+
+    if reliability is not None:
+        if reliability.suffix not in (".png", ".svg"):
+            raise InputError(f"--reliability must be a .png or .svg file, got '{reliability}'.")
+        can_draw()
+        make_folder(reliability.parent)
+    feature_set = load_features(features, per_class=per_class)
+    found = check_up(feature_set, n_episodes=episodes, seed=seed)
+    measured = (
+        []
+        if reliability is None
+        else check_reliability(feature_set, n_episodes=episodes, seed=seed)
+    )
+    if reliability is not None:
+        figure = draw_reliability(measured, about=describe_features(feature_set))
+        write_file(reliability, figure[reliability.suffix.removeprefix(".")])
+        say(f"Written: {reliability}")
+    if as_json:
+        more = {"reliability": [each.to_dict() for each in measured]} if measured else {}
+        typer.echo(json.dumps({**found.to_dict(), **more}, indent=2))
+        return
+    typer.echo(describe_features(feature_set))
+    for name, value in (
+        (
+            "rows",
+            f"{found.rows:,} x {found.dim}, {found.classes} classes, {found.unlabelled:,} unlabelled",
+        ),
+        (
+            "zeros",
+            f"{found.zeros:.1%} of the values, {found.zero_rows} rows without any other value",
+        ),
+        ("negatives", f"{found.negatives:.1%} of the values"),
+        ("norms", f"{found.norms[0]:.3g} to {found.norms[2]:.3g}, median {found.norms[1]:.3g}"),
+        ("duplicates", f"{found.duplicates} rows equal an earlier one"),
+        (
+            "skewness",
+            f"{found.skewness[0]:.2f} before, {found.skewness[1]:.2f} after {found.power}",
+        ),
+        ("before", found.histogram[0]),
+        ("after", found.histogram[1]),
+        ("power", found.power),
+        ("lam", "unknown without labels" if found.lam is None else f"{found.lam:.1f}"),
+        ("trial", found.trial),
+    ):
+        typer.echo(f"  {name:<11} {value}")
+    if found.inductive is not None and found.transductive is not None:
+        gain = found.transductive - found.inductive
+        typer.echo(
+            f"  {'gain':<11} {gain:+.1f} points by transduction: {found.inductive:.1f} to {found.transductive:.1f} %"
+        )
+    for each in measured:
+        _print_reliability(each)
+
+
+def _print_reliability(found: "Reliability") -> None:
+    from fewlabels.evaluation.reliability import WANTED
+    from fewlabels.evaluation.tables import describe_queries
+
+    kept = f"{found.coverage:.0%} of the labels are kept"
+    kept += f", {found.accuracy:.1%} of them right" if found.coverage else ""
+    typer.echo(
+        f"  {'calibration':<11} {found.n_episodes} episodes, {found.n_way}-way {found.n_shot}-shot, {describe_queries(found.queries)}: "
+        f"expected error {found.before.error:.1%} before, {found.after.error:.1%} after; "
+        f"where {WANTED:.0%} are expected to be right, {kept}"
+    )

@@ -1,0 +1,45 @@
+"""`fewlabels predict`: labels of single images by a model that `fewlabels label --model` kept."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fewlabels.cli import options
+from fewlabels.cli.console import say
+from fewlabels.cli.label import Abstain
+
+
+def predict_command(
+    model: Annotated[
+        Path, typer.Argument(help="What `fewlabels label --model` wrote.", show_default=False)
+    ],
+    images: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Images, folders of images, or a file of features.", show_default=False
+        ),
+    ],
+    abstain: Abstain = 0.0,
+    device: options.Device = "auto",
+    as_json: options.Json = False,
+) -> None:
+    """Labels of later images, one by one: CSV on stdout.
+
+    fewlabels label photos --labels few.csv --model groceries.safetensors
+
+    fewlabels predict groceries.safetensors new.jpg
+    """
+    from fewlabels.labeling.exports import to_csv
+    from fewlabels.labeling.later import predict_later
+
+    rows, remarks = predict_later(model, images, abstain=abstain, device=device)
+    for remark in remarks:
+        say(remark)
+    typer.echo(
+        json.dumps([row._asdict() for row in rows], indent=2, ensure_ascii=False)
+        if as_json
+        else to_csv(rows),
+        nl=as_json,
+    )

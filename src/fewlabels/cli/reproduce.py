@@ -1,0 +1,110 @@
+"""`fewlabels reproduce`: the paper's tables and figures, ours beside the published."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fewlabels.cli import options
+from fewlabels.cli.console import command_line, end_interrupted, print_table, progress_bar, say
+from fewlabels.errors import InputError
+
+ARTIFACTS = Path("artifacts")  # it need not be there: --features names single files
+
+
+def reproduce_command(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="table2 to table8, figure2 to figure4, time, orderings, or all.", metavar="NAME..."
+        ),
+    ] = None,
+    listing: Annotated[
+        bool,
+        typer.Option("--list", help="Show what there is, what it needs, and whether that is here."),
+    ] = False,
+    artifacts: Annotated[
+        Path | None,
+        typer.Option(
+            help=f"Folder of features: DATASET/BACKBONE/{{val,novel}}.safetensors. [{ARTIFACTS}]",
+            show_default=False,
+        ),
+    ] = None,
+    features: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="One file: DATASET:BACKBONE:SPLIT=FILE; may be repeated.", show_default=False
+        ),
+    ] = None,
+    per_class: options.PerClass = None,
+    output: Annotated[
+        Path, typer.Option(help="Folder for JSON, Markdown, pictures and index.html.")
+    ] = Path("results"),
+    readme: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write the results table of --output into this file.", show_default=False
+        ),
+    ] = None,
+    episodes: options.Episodes = 10_000,
+    seed: options.Seed = 0,
+    device: options.Device = "auto",
+    plot: Annotated[
+        bool | None,
+        typer.Option(help="Draw pictures. [where matplotlib is installed]", show_default=False),
+    ] = None,
+) -> None:
+    """The paper's tables and figures, ours beside the published.
+
+    fewlabels reproduce table5 --features cifar-fs:wrn28-10:novel=novel.npy --per-class 600
+
+    fewlabels reproduce all --artifacts artifacts --output results
+    """
+    from fewlabels.evaluation.folder import make_folder
+    from fewlabels.evaluation.plots import can_draw
+    from fewlabels.paper.exhibits import PAGE, all_entries, choose_exhibits, list_exhibits, publish
+    from fewlabels.paper.ledger import Ledger
+    from fewlabels.paper.library import Library, parse_given
+    from fewlabels.paper.readme import update_readme
+
+    if artifacts is not None and not artifacts.is_dir():
+        raise InputError(
+            f"--artifacts must be a folder, got {artifacts}, which is none. Check the path for a slip of the pen."
+        )
+    library = Library(artifacts or ARTIFACTS, parse_given(features or []), per_class=per_class)
+    if listing:
+        print_table(list_exhibits(library))
+        return
+    if not names and readme is None:
+        raise InputError(
+            "name what to reproduce, such as table5, figure4 or all. --list shows what there is."
+        )
+    exhibits = choose_exhibits(names or [])
+    if exhibits:
+        drawing = can_draw(plot)
+        ledger = Ledger(make_folder(output), library, n_episodes=episodes, seed=seed, device=device)
+        entries = all_entries(exhibits, library)
+        waiting = ledger.to_measure(entries)
+        try:
+            with progress_bar("reproduce", episodes * len(waiting)) as ledger.on_progress:
+                ledger.measure(waiting)
+        except KeyboardInterrupt:
+            done = len(waiting) - len(ledger.to_measure(waiting))
+            end_interrupted(
+                f"{done} of {len(waiting)} new cells are kept in {output}; the same command goes on from there."
+            )
+        for report in publish(exhibits, ledger, drawing=drawing, command=command_line()):
+            print_table(report.table)
+            for note in report.notes:
+                typer.echo(f"  {note}")
+            typer.echo()
+        kinds = "JSON, Markdown and pictures" if drawing else "JSON and Markdown"
+        say(
+            f"Written to {output}: {PAGE}, and {kinds} of {', '.join(exhibit.name for exhibit in exhibits)}"
+        )
+        if not drawing and plot is None:
+            say("No pictures drawn: that needs matplotlib, pip install 'fewlabels[plot]'")
+    if readme is not None:
+        say(
+            f"{readme}: results table {'rewritten' if update_readme(readme, output) else 'already up to date'}"
+        )

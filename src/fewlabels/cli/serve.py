@@ -1,0 +1,71 @@
+"""`fewlabels serve`: a local web page to finish the labelling of a project."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fewlabels.cli import options
+from fewlabels.cli.console import say
+from fewlabels.cli.label import Backbone, BatchSize, NumWorkers, resumable
+
+
+def serve_command(
+    project: Annotated[
+        Path,
+        typer.Argument(
+            help="Folder of the project; it is begun with --photos.", show_default=False
+        ),
+    ],
+    photos: Annotated[
+        Path | None,
+        typer.Option(
+            help="Begin the project with this folder of images or file of features.",
+            show_default=False,
+        ),
+    ] = None,
+    labels: Annotated[
+        Path | None,
+        typer.Option(help="Import labels: a CSV with columns path and label.", show_default=False),
+    ] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 for any that is free.")] = 0,
+    open_browser: Annotated[
+        bool, typer.Option("--open", help="Open the page in the browser.")
+    ] = False,
+    backbone: Backbone = None,
+    device: options.Device = "auto",
+    batch_size: BatchSize = None,
+    num_workers: NumWorkers = None,
+) -> None:
+    """Finish the job on a local web page: confirm, correct, undo, download.
+
+    fewlabels serve groceries.fewlabels --photos photos --labels few.csv
+
+    fewlabels serve groceries.fewlabels
+    """
+    from fewlabels.features.store import FeatureStore
+    from fewlabels.labeling.project import is_project
+    from fewlabels.labeling.server import serve
+    from fewlabels.labeling.sources import Extraction, choose_backbone
+    from fewlabels.labeling.starting import start_session
+
+    with resumable() as bar:
+        begun = is_project(project)
+        chosen = choose_backbone(project if begun or photos is None else photos, backbone)
+        extraction = Extraction(chosen, device, batch_size, num_workers, FeatureStore(), bar)
+        session = start_session(
+            project, photos=photos, labels=labels, extraction=extraction, on_remark=say
+        )
+
+    def ready(address: str) -> None:
+        typer.echo(address)
+        say(
+            "Open this address in a browser on this machine. Ctrl-C ends the server; every decision is kept."
+        )
+        if open_browser:
+            typer.launch(address)
+
+    try:
+        serve(session, port=port, on_ready=ready)
+    finally:
+        session.close()

@@ -1,0 +1,112 @@
+"""fewlabels train: a backbone of one's own, from base classes."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fewlabels.cli import options
+from fewlabels.cli.console import command_line, say
+from fewlabels.cli.extract import read_image_set, saying_warnings
+from fewlabels.errors import InputError
+
+if TYPE_CHECKING:
+    from fewlabels.data import ImageSet
+
+SECONDS_A_MINUTE = 60
+
+
+def train_command(
+    images: Annotated[
+        Path,
+        typer.Argument(help="Folder of the benchmark, or of base classes, one sub-folder each."),
+    ],
+    output: Annotated[
+        Path,
+        typer.Option(
+            help="Folder for checkpoint, log, backbone and features; an interrupted training goes on."
+        ),
+    ],
+    recipe: Annotated[
+        str, typer.Option(help="modern, s2m2, simpleshot, or a TOML file.")
+    ] = "modern",
+    dataset: Annotated[
+        str | None,
+        typer.Option(help="Benchmark whose base and val classes to take; see fewlabels data list."),
+    ] = None,
+    val: Annotated[
+        Path | None, typer.Option(help="Folder of validation classes, for images of one's own.")
+    ] = None,
+    backbone: Annotated[
+        str | None, typer.Option(help="Architecture; the recipe's if left out.")
+    ] = None,
+    change: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Change the recipe: optimizer.lr=0.05, stages.0.epochs=10."),
+    ] = None,
+    extract: Annotated[
+        list[str] | None,
+        typer.Option(help="Splits whose features to write at the end: val, novel."),
+    ] = None,
+    views: Annotated[
+        str,
+        typer.Option(help="Views averaged into these features: center, flip, ten, or best on val."),
+    ] = "center",
+    minutes: Annotated[
+        float | None, typer.Option(help="Stop with a checkpoint after so long; run again to go on.")
+    ] = None,
+    validate_every: Annotated[int, typer.Option(help="Epochs between validations by PT+MAP.")] = 5,
+    checkpoint_every: Annotated[int, typer.Option(help="Epochs between checkpoints.")] = 5,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Write TensorBoard logs beside the checkpoint.")
+    ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Stop at an image that cannot be read.")
+    ] = False,
+    device: options.Device = "auto",
+) -> None:
+    """Train a backbone on base classes (S2M2_R or plain), with validation by PT+MAP.
+
+    fewlabels train cifar-fs --dataset cifar-fs --backbone resnet18 --output runs/resnet18 --extract val --extract novel
+    """
+    from fewlabels.training.progress import reporting
+    from fewlabels.training.recipe import Recipe
+    from fewlabels.training.run import train_backbone
+
+    changes = [*(change or []), *([] if backbone is None else [f"backbone={backbone}"])]
+    if dataset is None and extract:
+        raise InputError(
+            "--extract takes splits of a benchmark: give --dataset, or use fewlabels extract on a folder."
+        )
+    if dataset is not None and val is not None:
+        raise InputError(
+            "--val is for images of one's own; a --dataset brings its validation classes."
+        )
+
+    def read(folder: Path, split: str | None) -> "ImageSet":
+        return read_image_set(folder, dataset=dataset, split=split, strict=strict)
+
+    if dataset is None:
+        base_set, val_set = read(images, None), None if val is None else read(val, None)
+    else:
+        base_set, val_set = read(images, "base"), read(images, "val")
+    with saying_warnings(), reporting(output, say, tensorboard=tensorboard) as on_epoch:
+        trained = train_backbone(
+            base_set,
+            Recipe.load(recipe, changes),
+            output=output,
+            val=val_set,
+            extract=[read(images, split) for split in extract or []],
+            views=views,
+            device=device,
+            validate_every=validate_every,
+            checkpoint_every=checkpoint_every,
+            stop_after=None if minutes is None else SECONDS_A_MINUTE * minutes,
+            strict=strict,
+            command=command_line(),
+            on_epoch=on_epoch,
+        )
+    if trained.finished:
+        say(f"Written to {output}: backbone.safetensors, metrics.json, log.jsonl")
+    else:
+        say(f"Stopped after epoch {trained.reports[-1]['epoch']}; run the same command to go on.")

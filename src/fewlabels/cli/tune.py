@@ -1,0 +1,170 @@
+"""`fewlabels tune`: choose beta, lam and alpha on validation classes."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fewlabels.cli import options
+from fewlabels.cli.console import (
+    command_line,
+    describe_features,
+    end_interrupted,
+    load_several,
+    print_table,
+    progress_bar,
+    say,
+)
+
+NOVEL = "novel"  # as a FeatureSet's provenance calls the split
+WARNING = (
+    "These are novel classes, not validation classes: a demonstration only. "
+    "Accuracies on novel classes of settings that were chosen on them must not be reported."
+)
+
+
+def tune_command(
+    features: Annotated[
+        Path | None,
+        typer.Argument(
+            help=f"Features of validation classes: {options.FILES}. Default: the embedded set, as a demonstration.",
+            metavar="VAL_FEATURES",
+            show_default=False,
+        ),
+    ] = None,
+    novel: Annotated[
+        Path | None,
+        typer.Option(help="Features of novel classes: curves beside, no say.", show_default=False),
+    ] = None,
+    method: Annotated[
+        str, typer.Option(help="map, map-auto, map-truth, soft-kmeans, kmeans or ncm.")
+    ] = "map",
+    grid: Annotated[
+        bool,
+        typer.Option("--grid", help="Try every combination instead of one knob after the other."),
+    ] = False,
+    shots: options.Shots = None,
+    ways: options.Ways = 5,
+    queries: Annotated[str, typer.Option(help=f"{options.QUERIES}.")] = "15",
+    episodes: options.Episodes = 1000,
+    draws: options.Draws = "own",
+    seed: options.Seed = 0,
+    beta: Annotated[
+        list[float] | None,
+        typer.Option(help="Value to try; may be repeated. [-2 to 2]", show_default=False),
+    ] = None,
+    lam: Annotated[
+        list[float] | None,
+        typer.Option(help="Value to try; may be repeated. [1 to 40]", show_default=False),
+    ] = None,
+    alpha: Annotated[
+        list[float] | None,
+        typer.Option(help="Value to try; may be repeated. [0.1 to 1]", show_default=False),
+    ] = None,
+    n_steps: options.NSteps = None,
+    per_class: options.PerClass = None,
+    engine: options.Engine = "auto",
+    device: options.Device = "auto",
+    dtype: options.Dtype = None,
+    output: Annotated[
+        Path, typer.Option(help="Folder for settings.toml, tuning.json and the curves.")
+    ] = Path("tuned"),
+    force: options.Force = False,
+    plot: Annotated[
+        bool | None,
+        typer.Option(help="Draw the curves. [where matplotlib is installed]", show_default=False),
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Choose beta, lam and alpha on validation classes (Figure 4).
+
+    fewlabels tune val.npy --per-class 600 --novel novel.npy --output tuned
+
+    fewlabels evaluate novel.npy --per-class 600 --settings tuned/settings.toml
+    """
+    from fewlabels.evaluation.curves import Tuning
+    from fewlabels.evaluation.folder import TUNING, open_folder, to_json, write_file
+    from fewlabels.evaluation.plots import can_draw, draw_curves
+    from fewlabels.evaluation.settings import format_settings
+    from fewlabels.evaluation.tables import tabulate_tuning
+    from fewlabels.evaluation.tuning import check_ranges, count_settings, tune
+
+    drawing = can_draw(plot)
+    feature_set, *others = load_several(
+        [features] if novel is None else [features, novel], per_class=per_class
+    )
+    novel_set = others[0] if others else None
+    warnings = [WARNING] if feature_set.provenance.get("split") == NOVEL else []
+    about = describe_features(feature_set) + (" (demonstration)" if warnings else "")
+    if features is None:
+        say("No validation features given: tuning on the embedded set.")
+    for warning in warnings:
+        say(warning)
+    given = {
+        knob: values for knob, values in (("beta", beta), ("lam", lam), ("alpha", alpha)) if values
+    }
+    n_settings = count_settings(check_ranges(method, given), grid=grid, novel=novel is not None)
+    folder = open_folder(output, fingerprint=feature_set.fingerprint, force=force)
+    tunings: list[Tuning] = []
+    interrupted = False
+    with progress_bar("tune", episodes * n_settings * len(set(shots or [1]))) as advance:
+        try:
+            for n_shot in dict.fromkeys(shots or [1]):
+                tunings.append(
+                    tune(
+                        feature_set,
+                        method=method,
+                        n_shot=n_shot,
+                        ranges=given,
+                        grid=grid,
+                        novel=novel_set,
+                        n_steps=n_steps,
+                        n_way=ways,
+                        queries=queries,
+                        n_episodes=episodes,
+                        draws=draws,
+                        seed=seed,
+                        engine=engine,
+                        device=device,
+                        dtype=dtype,
+                        on_progress=advance,
+                    )
+                )
+                if tunings[-1].interrupted:
+                    raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            if not tunings:
+                raise
+            interrupted = True
+    found = {
+        "command": command_line(),
+        "fingerprint": feature_set.fingerprint,
+        "tunings": [each.to_dict() for each in tunings],
+    }
+    if as_json:
+        typer.echo(json.dumps(found, indent=2))
+    else:
+        for each in tunings:
+            print_table(tabulate_tuning(each, about=about))
+            typer.echo(each.describe() + "\n")
+    if interrupted:
+        end_interrupted("this is what was done so far; nothing was written.")
+    origin = f"Features: {about}, fingerprint {feature_set.fingerprint}, {len(feature_set):,} vectors of {feature_set.n_classes} classes"
+    comments = [
+        f"Written by: {found['command']}",
+        origin,
+        *warnings,
+        *(each.describe() for each in tunings),
+    ]
+    chosen = {method: {each.n_shot: dict(each.chosen) for each in tunings}}
+    write_file(folder / "settings.toml", format_settings(chosen, comments=comments).encode())
+    write_file(folder / TUNING, to_json(found))
+    written = ["settings.toml", TUNING]
+    for each in tunings if drawing else []:
+        for suffix, content in draw_curves(each, about=about).items():
+            written.append(f"curves-{each.n_shot}-shot.{suffix}")
+            write_file(folder / written[-1], content)
+    say(f"Written to {folder}: {', '.join(written)}")
+    if not drawing and plot is None:
+        say("No curves drawn: that needs matplotlib, pip install 'fewlabels[plot]'")

@@ -1,0 +1,1 @@
+"""How far an answer can be believed: calibration, and rows of no known class."""

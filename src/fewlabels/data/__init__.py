@@ -1,0 +1,16 @@
+"""Stage 1: images on disk, as ImageSets. `fewlabels.data.transforms` is apart, because only it needs torch."""
+
+from fewlabels.data.benchmarks import read_benchmark
+from fewlabels.data.class_lists import BENCHMARKS, Benchmark, require_disjoint
+from fewlabels.data.folders import read_images
+from fewlabels.data.image_set import ImageSet, Problem
+
+__all__ = [
+    "BENCHMARKS",
+    "Benchmark",
+    "ImageSet",
+    "Problem",
+    "read_benchmark",
+    "read_images",
+    "require_disjoint",
+]

@@ -1,0 +1,90 @@
+"""The benchmarks of the literature, read from whichever form lies on disk."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from fewlabels.data.class_lists import Benchmark, find_benchmark
+from fewlabels.data.forms import Form, find_form
+from fewlabels.data.image_set import ALL, SPLITS, ImageSet, Problem
+from fewlabels.data.listing import Entry
+from fewlabels.errors import FileFormatError, unknown_choice
+
+MOST_NAMED = 5  # classes in a message
+
+
+def read_benchmark(name: str, folder: str | Path, *, split: str) -> ImageSet:
+    """Read one split of a benchmark, without decoding its images.
+
+    Classes come in the order of the published lists, the images of each class in an order that
+    depends on the form only. What was passed over, or is fewer than the literature counts, is in
+    `problems` of the result.
+
+    Args:
+        name: "cifar-fs", "fc100", "mini-imagenet", "tiered-imagenet" or "cub".
+        folder: Where it lies, in any of the forms that `fewlabels data list` names.
+        split: "base", "val", "novel" or "all".
+    """
+    benchmark = find_benchmark(name)
+    if split not in (*SPLITS, ALL):
+        raise unknown_choice("split", split, (*SPLITS, ALL))
+    form = find_form(Path(folder), benchmark)
+    images = gather(form, split, form.entries)
+    if missing := [
+        name for name, size in zip(images.class_names, images.class_sizes, strict=True) if size == 0
+    ]:
+        shown = ", ".join(missing[:MOST_NAMED]) + (
+            f" and {len(missing) - MOST_NAMED} more" if len(missing) > MOST_NAMED else ""
+        )
+        raise FileFormatError(
+            f"{folder} must hold images of all {len(images.class_names)} {split} classes of {benchmark.title}, got none of {shown}. "
+            "Unpack the data anew; `fewlabels data check` tells more."
+        )
+    for name, size in zip(images.class_names, images.class_sizes, strict=True):
+        if benchmark.per_class is not None and size > benchmark.per_class:
+            raise FileFormatError(
+                f"{folder} must hold {benchmark.per_class} images of each class of {benchmark.title}, got {size} of {name}. "
+                "Keep only those that the published lists name."
+            )
+    return images
+
+
+def gather(form: Form, split: str, read_class: Callable[[str], list[Entry]]) -> ImageSet:
+    """The images of a split, or of all three; `read_class` lists those of one class."""
+    found: dict[str, list[Entry]] = {}
+    problems: list[Problem] = []
+    for each in SPLITS if split == ALL else (split,):
+        classes = {name: read_class(name) for name in form.class_names(each)}
+        problems += count_problems(
+            form.benchmark, each, {name: len(entries) for name, entries in classes.items()}
+        )
+        found |= classes
+    entries = [entry for each in found.values() for entry in each]
+    return ImageSet(
+        name=form.benchmark.name,
+        split=split,
+        class_names=tuple(found),
+        labels=np.repeat(np.arange(len(found)), [len(each) for each in found.values()]),
+        names=tuple(entry.name for entry in entries),
+        sources=tuple(entry.source for entry in entries),
+        problems=(*form.problems, *problems),
+    )
+
+
+def count_problems(benchmark: Benchmark, split: str, sizes: dict[str, int]) -> list[Problem]:
+    """Where the images of each class, or their sum, are not as many as the literature counts."""
+    counts = "{:,} {} where the literature counts {:,}".format
+    if benchmark.per_class is not None:
+        return [
+            Problem(name, counts(size, "images", benchmark.per_class))
+            for name, size in sizes.items()
+            if size != benchmark.per_class
+        ]
+    wanted = (len(benchmark.classes[split]), "classes"), (benchmark.n_images[split], "images")
+    got = sum(1 for size in sizes.values() if size), sum(sizes.values())
+    return [
+        Problem(split, counts(number, what, goal))
+        for number, (goal, what) in zip(got, wanted, strict=True)
+        if number != goal
+    ]

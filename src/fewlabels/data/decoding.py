@@ -1,0 +1,116 @@
+"""Image files to upright RGB pixels, and one kind of error for those that cannot be read.
+
+What is decided here, once:
+
+    orientation    the EXIF tag is obeyed, so a photograph stands as its camera saw it
+    transparency   laid on white: what lies under transparent pixels is arbitrary, often black
+    16-bit grey    scaled to 8 bits; whole numbers outside 0 to 65535 and floats are refused, as they have no agreed range
+    animation      the first frame
+    size           more pixels than Pillow's MAX_IMAGE_PIXELS are an error, not a warning
+"""
+
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, UnidentifiedImageError
+
+from fewlabels.errors import FileFormatError
+
+ORIENTATION = 0x0112  # the EXIF tag
+UPRIGHT = {  # what undoes each orientation but 1, which needs nothing
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+WIDE_MODES = ("I;16", "I;16L", "I;16B", "I;16N", "I")  # grey in more than 8 bits
+WIDE_TOP = 65535  # the largest 16-bit number
+
+
+class _RefusedError(Exception):
+    """The image is whole, but of a kind that is not read; the text says why."""
+
+
+class UnreadableImageError(FileFormatError):
+    """One image cannot be decoded; `reason` says why in a few words."""
+
+    def __init__(self, where: str, reason: str) -> None:
+        super().__init__(f"{where} cannot be read as an image: {reason}. Replace it, or remove it.")
+        self.reason = reason
+
+
+def decode(file: Path | bytes, *, where: str) -> Image.Image:
+    """Decode one image, upright and RGB.
+
+    Args:
+        file: Where the encoded image lies, or its bytes.
+        where: How to call it in an error.
+    """
+    try:
+        with Image.open(BytesIO(file) if isinstance(file, bytes) else file) as image:
+            _refuse_bomb(image)
+            image.load()
+            return _to_rgb(_upright(image))
+    except Exception as error:  # on damaged bytes, decoders raise whatever they stumble over
+        raise UnreadableImageError(where, _reason(error, file)) from error
+
+
+def _refuse_bomb(image: Image.Image) -> None:
+    # Pillow itself only warns up to twice this size.
+    most = Image.MAX_IMAGE_PIXELS
+    if most is not None and image.width * image.height > most:
+        raise Image.DecompressionBombError
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    try:
+        orientation = image.getexif().get(ORIENTATION, 1)
+    except Exception:  # damaged EXIF data is no reason to refuse the pixels, which are whole
+        return image
+    return image.transpose(UPRIGHT[orientation]) if orientation in UPRIGHT else image
+
+
+def _to_rgb(image: Image.Image) -> Image.Image:
+    if image.mode in WIDE_MODES:
+        return _narrow(image).convert("RGB")
+    if image.mode == "F":
+        raise _RefusedError(
+            "its pixels are floats, which have no agreed range; save it with 8 or 16 bits"
+        )
+    if image.has_transparency_data:
+        opaque = image.convert("RGBA")
+        page = Image.new("RGBA", image.size, "white")
+        return Image.alpha_composite(page, opaque).convert("RGB")
+    return image if image.mode == "RGB" else image.convert("RGB")
+
+
+def _narrow(image: Image.Image) -> Image.Image:
+    values = np.asarray(image).astype(np.int64)
+    if values.min() < 0 or values.max() > WIDE_TOP:
+        raise _RefusedError(
+            f"its pixels run from {values.min()} to {values.max()}, not within 0 to {WIDE_TOP}; save it with 8 or 16 bits"
+        )
+    return Image.fromarray(((values * 255 + WIDE_TOP // 2) // WIDE_TOP).astype(np.uint8))
+
+
+def _reason(error: Exception, file: Path | bytes) -> str:
+    if isinstance(error, Image.DecompressionBombError | Image.DecompressionBombWarning):
+        return f"it has more than {Image.MAX_IMAGE_PIXELS:,} pixels, Pillow's limit against decompression bombs"
+    if isinstance(error, FileNotFoundError):
+        return "the file is not there"
+    size = file.stat().st_size if isinstance(file, Path) else len(file)
+    if size == 0:
+        return "the file is empty"
+    if isinstance(error, UnidentifiedImageError):
+        return "it is damaged, or of no known image format"
+    if isinstance(error, _RefusedError):
+        return str(error)
+    if (
+        isinstance(error, OSError) and error.strerror
+    ):  # from the system, such as "Permission denied"
+        return error.strerror
+    return f"it is damaged ({(str(error).splitlines() or [''])[0].rstrip('. ')[:160] or type(error).__name__})"

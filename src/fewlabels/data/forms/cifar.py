@@ -1,0 +1,126 @@
+"""CIFAR-100 as its authors give it away: three pickles in cifar-100-python/, or the .tar.gz that holds them."""
+
+import tarfile
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fewlabels.data.class_lists import Benchmark
+from fewlabels.data.forms.form import Form
+from fewlabels.data.listing import Entry
+from fewlabels.data.sources import ArrayRow
+from fewlabels.errors import FileFormatError
+from fewlabels.unpickle import load_plain
+
+FOLDER = "cifar-100-python"
+ARCHIVE = f"{FOLDER}.tar.gz"
+PARTS = ("train", "test")  # 500 and 100 images of each class
+SIDE = 32  # pixels
+HOLDS = "a part of CIFAR-100 for Python"
+
+
+class Part(NamedTuple):
+    """The images of one pickle."""
+
+    images: NDArray[np.uint8]  # (N, 32, 32, 3)
+    labels: NDArray[np.int64]  # (N,)
+    file_names: NDArray[np.str_]  # (N,)
+
+
+@dataclass(eq=False)
+class CifarArchive(Form):
+    """CIFAR-100's own archive; each class is its train images by file name, then its test images by file name."""
+
+    NAME: ClassVar[str] = "CIFAR-100 archive"
+    WORDS: ClassVar[str] = f"{FOLDER}/ with train, test and meta, or {ARCHIVE}"
+
+    place: Path  # the folder of the pickles, or the archive
+
+    @classmethod
+    def find(cls, folder: Path, benchmark: Benchmark) -> Self | None:
+        """The form, if the folder is or holds the unpacked archive, or is or holds the archive itself."""
+        for place in (folder, folder / FOLDER):
+            if all((place / part).is_file() for part in (*PARTS, "meta")):
+                return cls(folder, benchmark, place)
+        for place in (folder, folder / ARCHIVE):
+            if (
+                place.is_file()
+                and place.name.startswith("cifar")
+                and place.name.endswith((".tar.gz", ".tgz"))
+            ):
+                return cls(folder, benchmark, place)
+        return None
+
+    def entries(self, class_name: str) -> list[Entry]:
+        """The images of a class: train images sorted by file name, then test images sorted by file name."""
+        if class_name not in self._class_numbers:
+            return []
+        found: list[Entry] = []
+        for name, part in self._parts.items():
+            rows = np.flatnonzero(part.labels == self._class_numbers[class_name])
+            rows = rows[np.argsort(part.file_names[rows], kind="stable")]
+            found += [Entry(f"{name}#{row}", ArrayRow(part.images, int(row))) for row in rows]
+        return found
+
+    @cached_property
+    def _pickles(self) -> dict[str, bytes]:
+        names = (*PARTS, "meta")
+        try:
+            if self.place.is_dir():
+                return {name: (self.place / name).read_bytes() for name in names}
+            with tarfile.open(self.place) as archive:
+                members = {name: archive.extractfile(f"{FOLDER}/{name}") for name in names}
+                return {
+                    name: member.read() for name, member in members.items() if member is not None
+                }
+        except (OSError, EOFError, KeyError, tarfile.TarError) as error:
+            raise FileFormatError(
+                f"{self.place} must hold {FOLDER}/train, test and meta, but cannot be read so ({error}). Copy it anew."
+            ) from error
+
+    def _load(self, name: str) -> Any:
+        return load_plain(self._pickles.get(name, b""), where=f"{self.place}: {name}", holds=HOLDS)
+
+    @cached_property
+    def _class_numbers(self) -> dict[str, int]:
+        try:
+            return {
+                name: number for number, name in enumerate(self._load("meta")["fine_label_names"])
+            }
+        except (KeyError, TypeError) as error:
+            raise FileFormatError(
+                f"{self.place}: meta must give fine_label_names. It is {HOLDS}; copy it anew."
+            ) from error
+
+    @cached_property
+    def _parts(self) -> dict[str, Part]:
+        parts = {name: self._read_part(name) for name in PARTS}
+        del self._pickles  # 185 MB that are not needed again
+        return parts
+
+    def _read_part(self, name: str) -> Part:
+        try:
+            content = self._load(name)
+            planes = content["data"].reshape(-1, 3, SIDE, SIDE)  # red, green, blue
+            part = Part(
+                planes.transpose(0, 2, 3, 1),
+                np.asarray(content["fine_labels"]),
+                np.asarray(content["filenames"], dtype=np.str_),
+            )
+            if planes.dtype != np.uint8 or not len(part.images) == len(part.labels) == len(
+                part.file_names
+            ):
+                raise ValueError(
+                    "data, fine_labels and filenames must be as long as one another, and data uint8"
+                )
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            if isinstance(error, FileFormatError):
+                raise
+            raise FileFormatError(
+                f"{self.place}: {name} must be {HOLDS}, but cannot be read so ({error}). Copy it anew."
+            ) from error
+        return part

@@ -1,0 +1,64 @@
+"""CUB-200-2011 as its authors give it away: images/ with a folder for each class, and lists beside it."""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import ClassVar, Self
+
+from fewlabels.data.class_lists import Benchmark
+from fewlabels.data.forms.form import Form
+from fewlabels.data.image_set import Problem
+from fewlabels.data.listing import Entry, list_images, relative_name
+from fewlabels.errors import FileFormatError
+
+FOLDER = "CUB_200_2011"
+LIST = "images.txt"  # "1 001.Black_footed_Albatross/Black_Footed_Albatross_0046_18.jpg"
+
+
+@dataclass(eq=False)
+class CubArchive(Form):
+    """The unpacked archive; its own list says which images must be there."""
+
+    NAME: ClassVar[str] = "CUB archive"
+    WORDS: ClassVar[str] = f"{FOLDER}/ with images/ and {LIST}"
+
+    place: Path  # the folder of images.txt
+
+    @classmethod
+    def find(cls, folder: Path, benchmark: Benchmark) -> Self | None:
+        """The form, if the folder is or holds the unpacked archive."""
+        for place in (folder, folder / FOLDER):
+            if (place / LIST).is_file() and (place / "images").is_dir():
+                return cls(folder, benchmark, place)
+        return None
+
+    def entries(self, class_name: str) -> list[Entry]:
+        """The images of a class that the list names, sorted by name."""
+        folder = self.place / "images" / class_name
+        found = (
+            list_images(folder, root=self.root, problems=self.problems) if folder.is_dir() else []
+        )
+        listed = {relative_name(folder / file, self.root) for file in self._listed[class_name]}
+        passed_over = {problem.name for problem in self.problems}
+        missing = sorted(listed - {entry.name for entry in found} - passed_over)
+        self.problems += [
+            Problem(name, f"{LIST} names it, but it is not there") for name in missing
+        ]
+        return [entry for entry in found if entry.name in listed]
+
+    @cached_property
+    def _listed(self) -> dict[str, list[str]]:
+        """The file names of each class."""
+        listed = defaultdict(list)
+        for number, line in enumerate(
+            (self.place / LIST).read_text(encoding="utf-8", errors="replace").splitlines(), start=1
+        ):
+            _, _, name = line.strip().partition(" ")
+            parts = PurePosixPath(name).parts
+            if len(parts) != 2 or ".." in parts or name.startswith("/"):
+                raise FileFormatError(
+                    f"{self.place / LIST}: line {number} must be 'NUMBER CLASS/FILE', got {line!r:.80}. Copy the file anew."
+                )
+            listed[parts[0]].append(parts[1])
+        return listed

@@ -1,0 +1,189 @@
+"""ImageSet: the noun that stage 1 hands on, images by reference with their class numbers."""
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from fewlabels.data.geometry import crop_center, resize_short_side
+from fewlabels.data.sources import ArrayRow, Source
+from fewlabels.errors import FileFormatError, InputError, name_rows, unknown_choice
+
+UNLABELLED = -1
+SPLITS = ("base", "val", "novel")
+ALL = "all"  # the split of a set that is not one of the three
+CHUNK = 64  # images a thread decodes before it asks for more: long enough to be worth a hand-over
+
+
+class Problem(NamedTuple):
+    """Something in a folder that was passed over, and why."""
+
+    name: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.reason}"
+
+
+@dataclass(frozen=True, eq=False)
+class ImageSet:
+    """N images by reference, the class number of each, and a stable name of each.
+
+    Nothing is decoded before it is asked for. Reading is safe from several threads at once.
+
+    >>> import numpy as np
+    >>> pixels = np.zeros((3, 8, 8, 3), np.uint8)
+    >>> pets = ImageSet.from_array(pixels, [0, 1, -1], ["cat", "dog"], name="pets")
+    >>> len(pets), pets.names[2], pets.read(0).size, pets.of_classes(["dog"]).labels.tolist()
+    (3, 'pets#2', (8, 8), [0])
+    """
+
+    name: str  # of the dataset: "cifar-fs", or the folder's name
+    split: str  # "base", "val", "novel" or "all"
+    class_names: tuple[str, ...]
+    labels: NDArray[np.int64]  # (N,), -1 where unlabelled
+    names: tuple[
+        str, ...
+    ]  # "leek/1.jpg", "novel/bed.webp#17" for a tile, "train.pkl#17" for a row of an array
+    sources: tuple[Source, ...] = field(repr=False)
+    problems: tuple[Problem, ...] = ()  # what was passed over when the set was listed
+
+    def __post_init__(self) -> None:
+        set_field = object.__setattr__  # the dataclass is frozen for everybody else
+        for name in ("class_names", "names", "sources", "problems"):
+            set_field(self, name, tuple(getattr(self, name)))
+        set_field(self, "labels", np.ascontiguousarray(self.labels, dtype=np.int64))
+        if self.split not in (*SPLITS, ALL):
+            raise unknown_choice("split", self.split, (*SPLITS, ALL))
+        _refuse_twice("class_names", self.class_names)
+        _refuse_twice("names", self.names)
+        if not len(self.labels) == len(self.names) == len(self.sources):
+            raise InputError(
+                "labels, names and sources must have one entry for each image, "
+                f"got {len(self.labels)}, {len(self.names)} and {len(self.sources)}."
+            )
+        outside = np.flatnonzero(
+            (self.labels < UNLABELLED) | (self.labels >= len(self.class_names))
+        )
+        if outside.size:
+            raise InputError(
+                f"labels must be from -1 (unlabelled) to {len(self.class_names) - 1}, as there are {len(self.class_names)} class_names, "
+                f"got {self.labels[outside[0]]} in {name_rows(outside)}."
+            )
+
+    @classmethod
+    def from_array(
+        cls,
+        pixels: NDArray[np.uint8],
+        labels: Any,
+        class_names: Sequence[str] = (),
+        *,
+        name: str = "images",
+        split: str = ALL,
+    ) -> Self:
+        """Wrap decoded images.
+
+        Args:
+            pixels: (N, H, W, 3) RGB; held, not copied.
+            labels: Class numbers, -1 where unlabelled.
+            class_names: Every class in order.
+            name: What the set is called.
+            split: "base", "val", "novel" or "all".
+        """
+        if pixels.ndim != 4 or pixels.shape[-1] != 3 or pixels.dtype != np.uint8:
+            raise InputError(
+                f"pixels must be uint8 of shape (N, H, W, 3), got {pixels.dtype} of shape {pixels.shape}."
+            )
+        names = tuple(f"{name}#{row}" for row in range(len(pixels)))
+        return cls(
+            name,
+            split,
+            tuple(class_names),
+            labels,
+            names,
+            tuple(ArrayRow(pixels, row) for row in range(len(pixels))),
+        )
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def class_sizes(self) -> NDArray[np.int64]:
+        """Images of each class, (W,)."""
+        return np.bincount(
+            self.labels[self.labels != UNLABELLED], minlength=len(self.class_names)
+        ).astype(np.int64)
+
+    def read(self, index: int) -> Image.Image:
+        """Decode one image: RGB, upright by its EXIF tag, transparency on white."""
+        return self.sources[index].read()
+
+    def digest(self, index: int) -> str:
+        """32 hex digits that name the content of one image, whatever its path."""
+        return self.sources[index].digest()
+
+    def path(self, index: int) -> Path | None:
+        """The file of one image; None for tiles and arrays."""
+        return self.sources[index].path
+
+    def stack(self, size: int) -> NDArray[np.uint8]:
+        """All images in one array, (N, size, size, 3): short side resized to `size`, center crop."""
+        if size < 1:
+            raise InputError(f"stack: size must be at least 1 pixel, got {size}.")
+        stacked = np.empty((len(self), size, size, 3), np.uint8)
+
+        def fill(start: int) -> None:
+            for index in range(start, min(start + CHUNK, len(self))):
+                image = self.read(index)
+                try:
+                    stacked[index] = np.asarray(crop_center(resize_short_side(image, size), size))
+                except InputError as error:
+                    raise FileFormatError(f"{self.names[index]}: {error}") from error
+
+        # Pillow lets other threads run while it decodes and resizes.
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            for _ in pool.map(fill, range(0, len(self), CHUNK)):
+                pass
+        return stacked
+
+    def subset(self, indices: Any) -> Self:
+        """The given images (numbers, a mask or a slice) in the given order; all class names stay."""
+        rows = np.arange(len(self))[indices]
+        return self._with(rows, self.class_names, self.labels[rows])
+
+    def of_classes(self, names: Iterable[str]) -> Self:
+        """Only the images of these classes, which are numbered anew in the given order."""
+        chosen = tuple(names)
+        for unknown in (name for name in chosen if name not in self.class_names):
+            raise unknown_choice(f"of_classes: a class of {self.name}", unknown, self.class_names)
+        renumbered = np.full(
+            len(self.class_names) + 1, UNLABELLED
+        )  # the last entry is for label -1
+        renumbered[[self.class_names.index(name) for name in chosen]] = np.arange(len(chosen))
+        labels = renumbered[self.labels]
+        rows = np.flatnonzero(labels != UNLABELLED)
+        return self._with(rows, chosen, labels[rows])
+
+    def _with(
+        self, rows: NDArray[np.int64], class_names: tuple[str, ...], labels: NDArray[np.int64]
+    ) -> Self:
+        names, sources = (
+            tuple(self.names[row] for row in rows),
+            tuple(self.sources[row] for row in rows),
+        )
+        return type(self)(self.name, self.split, class_names, labels, names, sources, self.problems)
+
+
+def _refuse_twice(what: str, names: Sequence[str]) -> None:
+    if len(set(names)) < len(names):
+        twice = next(name for name, times in Counter(names).items() if times > 1)
+        raise InputError(
+            f"{what} must be different from one another, got {twice!r} more than once."
+        )

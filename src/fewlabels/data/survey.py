@@ -1,0 +1,143 @@
+"""What lies in a folder of images, found out from names alone: a benchmark in one of its forms, or a plain folder."""
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from fewlabels.data.benchmarks import gather
+from fewlabels.data.class_lists import BENCHMARKS, find_benchmark
+from fewlabels.data.folders import read_images
+from fewlabels.data.forms import Form, find_form, look_for_form
+from fewlabels.data.forms.class_folders import SPLIT_FOLDERS
+from fewlabels.data.image_set import ALL, SPLITS, ImageSet, Problem
+from fewlabels.data.listing import Entry, list_folders
+from fewlabels.errors import FileFormatError, InputError
+
+LIKENESS = 0.5  # of the classes of a folder and a benchmark together: how many must be common to take one for the other
+PAIR = 2  # images: one to label, one to classify
+EPISODE = 16  # images of a class in the usual episode: 1 labelled, 15 queries
+
+
+@dataclass(frozen=True, eq=False)
+class Survey:
+    """What lies in a folder, before its images are decoded."""
+
+    folder: Path
+    form: Form | None  # None for a plain folder
+    image_sets: tuple[ImageSet, ...]
+    problems: tuple[Problem, ...]
+    remarks: tuple[Problem, ...] = ()
+
+    def __len__(self) -> int:
+        return sum(map(len, self.image_sets))
+
+
+def survey_folder(folder: str | Path, *, dataset: str | None = None) -> Survey:
+    """List what lies in a folder, as a benchmark if it is one.
+
+    Args:
+        folder: The folder.
+        dataset: The benchmark it should be; left out, the one that its classes are most like, if any.
+    """
+    folder = Path(folder)
+    form = guess_form(folder) if dataset is None else find_form(folder, find_benchmark(dataset))
+    return _survey_plain(folder) if form is None else _survey_benchmark(form)
+
+
+def guess_form(folder: Path) -> Form | None:
+    """The benchmark, in the form found there, whose classes and splits the folder's are most like; None for other folders."""
+    likeness: dict[Form, tuple[float, float]] = {}
+    for form in (look_for_form(folder, benchmark) for benchmark in BENCHMARKS.values()):
+        if form is not None:
+            placed, known = form.placed(), set(form.benchmark.split_classes(ALL))
+            rightly = [
+                name
+                for name in known & placed.keys()
+                if placed[name] == {form.benchmark.split_of(name)}
+            ]
+            likeness[form] = (
+                len(known & placed.keys()) / len(known | placed.keys()),
+                len(rightly) / len(known),
+            )
+    best = max(likeness.values(), default=(0.0, 0.0))
+    if best[0] < LIKENESS:
+        return None
+    alike = [form for form, like in likeness.items() if like == best]
+    if len(alike) > 1:
+        names = [form.benchmark.name for form in alike]
+        raise InputError(
+            f"{folder} can be read as {' or as '.join(names)}: add --dataset {names[0]}, for example."
+        )
+    return alike[0]
+
+
+def _survey_benchmark(form: Form) -> Survey:
+    problems: list[Problem] = []
+    image_sets = []
+    for split in SPLITS:
+        try:
+            image_sets.append(gather(form, split, partial(_read_class, form, split, problems)))
+        except FileFormatError as error:  # not even the classes of the split are known
+            problems.append(Problem(split, str(error)))
+    problems += [problem for images in image_sets for problem in images.problems]
+    return Survey(form.root, form, tuple(image_sets), tuple(problems))
+
+
+def _read_class(form: Form, split: str, problems: list[Problem], name: str) -> list[Entry]:
+    try:
+        return form.entries(name)
+    except FileFormatError as error:
+        problems.append(Problem(split, str(error)))
+        return []
+
+
+def _survey_plain(folder: Path) -> Survey:
+    split_folders = {}
+    if folder.is_dir():
+        split_folders = {
+            path: SPLIT_FOLDERS[path.name]
+            for path in list_folders(folder, root=folder, problems=[])
+            if path.name in SPLIT_FOLDERS
+        }
+    if len(split_folders) > 1:
+        image_sets = tuple(
+            _rename(read_images(path), path.name, split) for path, split in split_folders.items()
+        )
+    else:
+        image_sets = (read_images(folder),)
+    problems, remarks = [problem for images in image_sets for problem in images.problems], []
+    for place, images in enumerate(image_sets):
+        for earlier in image_sets[:place]:
+            shared = sorted(set(images.class_names) & set(earlier.class_names))
+            problems += [
+                Problem(name, f"the class is in {earlier.split} and in {images.split}")
+                for name in shared
+            ]
+        for name, size in zip(images.class_names, images.class_sizes.tolist(), strict=True):
+            if size < PAIR:
+                problems.append(
+                    Problem(name, "a class of one image, which leaves none to classify")
+                )
+            elif size < EPISODE:
+                remarks.append(
+                    Problem(
+                        name,
+                        f"{size} images, fewer than the {EPISODE} of a class in the usual 1-shot episode",
+                    )
+                )
+        if images.class_names and (n_unlabelled := int((images.labels < 0).sum())):
+            remarks.append(
+                Problem(
+                    images.name, f"unlabelled images beside the class folders: {n_unlabelled:,}"
+                )
+            )
+    return Survey(folder, None, image_sets, tuple(problems), tuple(remarks))
+
+
+def _rename(images: ImageSet, folder: str, split: str) -> ImageSet:
+    """The images of a split folder, named from the folder above it."""
+    problems = tuple(Problem(f"{folder}/{name}", reason) for name, reason in images.problems)
+    names = tuple(f"{folder}/{name}" for name in images.names)
+    return ImageSet(
+        folder, split, images.class_names, images.labels, names, images.sources, problems
+    )

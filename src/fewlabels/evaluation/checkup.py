@@ -1,0 +1,178 @@
+"""A look at a feature file before anything is classified: what it holds, what suits it, what transduction would gain."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from fewlabels.errors import InputError
+from fewlabels.evaluation.reliability import Reliability, measure_reliability
+from fewlabels.evaluation.run import evaluate
+from fewlabels.evaluation.sampling import sample_episodes
+from fewlabels.features import FeatureSet
+from fewlabels.methods.base import configure
+from fewlabels.preprocess import suggest_power
+from fewlabels.preprocess.pipeline import Pipeline
+from fewlabels.preprocess.power_rule import skewness
+
+EPISODES = 200  # tell a gain of 2 points from none
+WAYS, SHOTS, QUERIES = 5, 1, 15  # of the trial episodes, or fewer where classes are small
+RELIABILITY_SHOTS = 5  # one label a class cannot be left out
+BARS = "▁▂▃▄▅▆▇█"
+BINS = 40  # of the small plot
+
+
+@dataclass(frozen=True)
+class Checkup:
+    """What was found; lam and the accuracies are None without enough labels."""
+
+    rows: int
+    dim: int
+    classes: int
+    unlabelled: int
+    zeros: float  # share of all values
+    negatives: float  # likewise
+    zero_rows: int
+    duplicates: int  # rows that equal an earlier row
+    norms: tuple[float, float, float]  # smallest, median, largest
+    power: str  # the suggested step
+    skewness: tuple[float, float]  # before and after it
+    lam: float | None  # suggested, median of the trial episodes
+    inductive: float | None  # accuracy of nearest class mean in the trial episodes, %
+    transductive: float | None  # likewise of map-auto
+    trial: str  # what the trial episodes were
+    histogram: tuple[str, str]  # values before and after the power, largest bin full height
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and words, for JSON."""
+        return asdict(self)
+
+
+def check_up(features: FeatureSet, *, n_episodes: int = EPISODES, seed: int = 0) -> Checkup:
+    """Examine a feature set; trial episodes tell the sharpness and what transduction gains.
+
+    Args:
+        features: To be examined; labels are needed for the trial only.
+        n_episodes: Of the trial.
+        seed: Of its draws.
+    """
+    x = torch.as_tensor(features.features)
+    step = suggest_power(x)
+    shaped = Pipeline.parse(step).transform(x)
+    norms = x.double().norm(dim=1)
+    trial, lam, inductive, transductive = _try_out(features, step, n_episodes, seed)
+    return Checkup(
+        rows=len(features),
+        dim=features.dim,
+        classes=features.n_classes,
+        unlabelled=int((features.labels < 0).sum()),
+        zeros=float((x == 0).double().mean()),
+        negatives=float((x < 0).double().mean()),
+        zero_rows=int((norms == 0).sum()),
+        duplicates=len(features) - len(np.unique(features.features, axis=0)),
+        norms=(float(norms.min()), float(norms.median()), float(norms.max())),
+        power=step,
+        skewness=(skewness(x), skewness(shaped)),
+        lam=lam,
+        inductive=inductive,
+        transductive=transductive,
+        trial=trial,
+        histogram=(
+            draw_histogram(x.reshape(-1).tolist()),
+            draw_histogram(shaped.reshape(-1).tolist()),
+        ),
+    )
+
+
+def draw_histogram(values: Sequence[float], *, bins: int = BINS) -> str:
+    """Values as one line of bars, heights by square root so that a tail is seen beside a peak.
+
+    >>> draw_histogram([0.0, 0.0, 0.0, 0.0, 1.0], bins=2)
+    '█▄'
+    """
+    counts, _ = np.histogram(np.asarray(values, dtype=np.float64), bins=bins)
+    heights = np.sqrt(counts / counts.max())
+    return "".join(
+        BARS[int(np.ceil(height * len(BARS))) - 1] if height > 0 else " " for height in heights
+    )
+
+
+def check_reliability(
+    features: FeatureSet, *, n_episodes: int = EPISODES, seed: int = 0
+) -> list[Reliability]:
+    """Whether confidences mean what they say in these features: equal classes, and uneven ones (Dirichlet(2)).
+
+    Args:
+        features: With at least two classes of `RELIABILITY_SHOTS` + 2 labelled rows.
+        n_episodes: Of each kind.
+        seed: Of their draws.
+    """
+    found = _trial(features, RELIABILITY_SHOTS)
+    if found is None:
+        raise InputError(
+            f"a reliability figure needs two classes of at least {RELIABILITY_SHOTS + 2} labelled rows that are not zero."
+        )
+    large, n_way, n_query = found
+    kinds = (f"{n_query}", f"dirichlet:2:{n_query * n_way}")
+    return [
+        measure_reliability(
+            large,
+            n_way=n_way,
+            n_shot=RELIABILITY_SHOTS,
+            queries=word,
+            n_episodes=n_episodes,
+            seed=seed,
+        )
+        for word in kinds
+    ]
+
+
+def _trial(features: FeatureSet, n_shot: int) -> tuple[FeatureSet, int, int] | None:
+    """Classes large enough for trial episodes, ways and queries a class of these; None where there are too few."""
+    usable = features.features.any(axis=1)  # a vector of zeros has no direction
+    counts = np.bincount(
+        features.labels[usable & (features.labels >= 0)], minlength=features.n_classes
+    )
+    sizes = np.sort(counts)[::-1]
+    n_way = min(WAYS, int((sizes >= n_shot + 2).sum()))
+    if n_way < 2:
+        return None
+    n_query = min(QUERIES, int(sizes[n_way - 1]) - n_shot)
+    keep = usable & np.isin(features.labels, np.flatnonzero(counts >= n_shot + n_query))
+    names = [features.class_names[label] for label in features.labels[keep]]
+    return (
+        FeatureSet.from_arrays(features.features[keep], names, provenance=features.provenance),
+        n_way,
+        n_query,
+    )
+
+
+def _try_out(
+    features: FeatureSet, step: str, n_episodes: int, seed: int
+) -> tuple[str, float | None, float | None, float | None]:
+    if (trial := _trial(features, SHOTS)) is None:
+        return "none: fewer than two classes have three labelled rows", None, None, None
+    large, n_way, n_query = trial
+    shape = {
+        "n_way": n_way,
+        "n_shot": SHOTS,
+        "queries": n_query,
+        "n_episodes": n_episodes,
+        "seed": seed,
+    }
+    pipelines = (f"{step} | unit", f"{step} | unit | center(support) | unit")
+    methods = [
+        configure(name, n_shot=SHOTS, pipeline=line)
+        for name, line in zip(("ncm", "map-auto"), pipelines, strict=True)
+    ]
+    inductive, transductive = (result.accuracy for result in evaluate(large, methods, **shape))  # type: ignore[arg-type]
+    episodes = sample_episodes(large, **{**shape, "n_episodes": min(n_episodes, 50)})
+    x = methods[1].pipeline.transform(torch.as_tensor(large.features))
+    support, query = methods[1].pipeline.episodic.apply(
+        x[torch.as_tensor(episodes.support)], x[torch.as_tensor(episodes.query)]
+    )
+    found = methods[1].assign(support, torch.as_tensor(episodes.support_labels), query, n_way=n_way)
+    said = f"{n_episodes} episodes, {n_way}-way {SHOTS}-shot, {n_query} queries a class"
+    return said, float(found.lam.median()), inductive, transductive

@@ -1,0 +1,115 @@
+"""Paired comparison: methods that met the same episodes, judged by their differences episode by episode.
+
+Most of the spread of accuracies comes from the episodes, some of which are hard for every method.
+The spread of the differences is free of it, so that their interval is several times narrower.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtrit
+
+from fewlabels.errors import InputError
+from fewlabels.evaluation.results import EvaluationResult
+from fewlabels.evaluation.settings import knobs_shown, knobs_used
+
+TIE = 1e-12  # accuracies are shares of whole numbers: nearer than this is equal
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A result against a baseline, on the same episodes; shares are of episodes."""
+
+    result: EvaluationResult
+    baseline: EvaluationResult
+    difference: float  # of the mean accuracies, in percentage points
+    ci95: float  # half-width of the paired 95 % interval of the difference
+    win: float
+    tie: float
+    loss: float
+
+    @property
+    def is_baseline(self) -> bool:
+        """Whether the result is the baseline itself."""
+        return self.result is self.baseline
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result's own dict, and under "comparison" how it stands to the baseline."""
+        against = {
+            "baseline": self.baseline.method,
+            "baseline_settings": {
+                **knobs_shown(
+                    self.baseline.pipeline, self.baseline.settings
+                ),  # words, and where they are numbers, these
+                **knobs_used(self.baseline.pipeline, self.baseline.settings),
+            },
+            "difference": round(self.difference, 4),
+            "ci95": round(self.ci95, 4) if self.ci95 == self.ci95 else None,
+            "win": round(self.win, 4),
+            "tie": round(self.tie, 4),
+            "loss": round(self.loss, 4),
+        }
+        return {**self.result.to_dict(), "comparison": None if self.is_baseline else against}
+
+
+def paired_difference(a: NDArray[np.float64], b: NDArray[np.float64]) -> tuple[float, float]:
+    """Mean of a - b and half-width of its 95 % interval by Student's t, (E,) and (E,); NaN for one episode.
+
+    >>> paired_difference(np.array([0.9, 0.8, 0.7]), np.array([0.8, 0.7, 0.6]))[0].__round__(6)
+    0.1
+    """
+    differences = a - b
+    n = len(differences)
+    if n < 2:
+        return float(differences.mean()), float("nan")
+    return float(differences.mean()), float(
+        stdtrit(n - 1, 0.975) * differences.std(ddof=1) / np.sqrt(n)
+    )
+
+
+def compare_pair(result: EvaluationResult, baseline: EvaluationResult) -> Comparison:
+    """One result against another of the same episodes."""
+    hashes = [str(each.provenance.get("episode_hash")) for each in (result, baseline)]
+    if hashes[0] != hashes[1] or result.n_episodes != baseline.n_episodes:
+        raise InputError(
+            f"only results of the same episodes can be paired, got {result.title} on {result.n_episodes} episodes {hashes[0]} and "
+            f"{baseline.title} on {baseline.n_episodes} episodes {hashes[1]}. Run both with the same draws, seed and numbers."
+        )
+    difference, ci95 = paired_difference(result.accuracies, baseline.accuracies)
+    gained = result.accuracies - baseline.accuracies
+    shares = (float(share.mean()) for share in (gained > TIE, np.abs(gained) <= TIE, gained < -TIE))
+    return Comparison(result, baseline, 100 * difference, 100 * ci95, *shares)
+
+
+def compare_results(
+    results: Sequence[EvaluationResult], *, baseline: str | None = None
+) -> list[Comparison]:
+    """Every result against the baseline of its kind of episode (ways, shots, queries), in the given order.
+
+    Args:
+        results: Of one kind of episode or of several.
+        baseline: A method's name; its first result of each kind is the baseline. Left out, the first result.
+    """
+    comparisons = []
+    kinds = dict.fromkeys(_kind(result) for result in results)
+    for kind in kinds:
+        same = [result for result in results if _kind(result) == kind]
+        if len(same) < 2:
+            raise InputError(
+                f"a comparison needs at least two results of each kind of episode, got only {same[0].title}. Name two methods."
+            )
+        candidates = [result for result in same if baseline in (None, result.method)]
+        if not candidates:
+            known = ", ".join(dict.fromkeys(result.method for result in same))
+            raise InputError(
+                f"the baseline must be one of the compared methods, {known}, got '{baseline}'."
+            )
+        comparisons += [compare_pair(result, candidates[0]) for result in same]
+    return comparisons
+
+
+def _kind(result: EvaluationResult) -> tuple[int, int, str]:
+    return result.n_way, result.n_shot, result.queries

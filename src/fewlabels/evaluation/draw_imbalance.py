@@ -1,0 +1,161 @@
+"""A figure of accuracy against imbalance: what becomes of each method as the classes get more uneven."""
+
+from collections.abc import Sequence
+from math import exp, lgamma, log
+from typing import Any
+
+from fewlabels.evaluation.plots import INK, STYLE, can_draw, render
+from fewlabels.evaluation.queries import QuerySpec
+from fewlabels.evaluation.results import EvaluationResult
+from fewlabels.evaluation.settings import knobs_shown
+
+# Okabe and Ito (2008), told apart by all eyes; markers and dashes tell them apart without color. Yellow is left out: too pale for a line.
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", INK)
+MARKERS, DASHES = (
+    ("o", "s", "^", "D", "v", "P", "X"),
+    ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (5, 1.5, 1, 1.5))),
+)
+WIDTH, HEIGHT = 4.0, 3.0  # inches of a panel
+BESIDE, HEADING = 1.9, 0.7  # inches for the names of the lines and for the heading
+
+
+def expected_imbalance(queries: str, n_way: int) -> float:
+    """Share of the queries in the wrong place if classes were equal, expected for episodes of this kind.
+
+    That is half the mean of sum_j |p_j - 1/W|; for Dirichlet(A), p_j is Beta(A, (W - 1) A), whose mean
+    absolute deviation is known in closed form.
+
+    >>> [round(expected_imbalance(word, 5), 3) for word in ("15", "dirichlet:2:75", "present:2:75", "75,0,0,0,0")]
+    [0.0, 0.242, 0.6, 0.8]
+    """
+    spec = QuerySpec.parse(queries)
+    if spec.kind == "each" or n_way == 1:
+        return 0.0
+    if spec.kind == "present":
+        return 1 - spec.numbers[0] / n_way
+    if spec.kind == "counts":
+        return sum(abs(number / sum(spec.numbers) - 1 / n_way) for number in spec.numbers) / 2
+    a, b = spec.numbers[0], spec.numbers[0] * (n_way - 1)
+    deviation = (
+        log(2)
+        + a * log(a)
+        + b * log(b)
+        - (a + b + 1) * log(a + b)
+        - (lgamma(a) + lgamma(b) - lgamma(a + b))
+    )
+    return n_way * exp(deviation) / 2
+
+
+def draw_imbalance(results: Sequence[EvaluationResult], *, about: str = "") -> dict[str, bytes]:
+    """Accuracy against imbalance: the bytes of a "png" and of an "svg" file.
+
+    A panel a number of shots, a line a method, the kinds of queries from even to uneven.
+
+    Args:
+        results: Of several kinds of queries.
+        about: What the features are of, for the heading.
+    """
+    can_draw()
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    shots = list(dict.fromkeys(result.n_shot for result in results))
+    n_way = results[0].n_way
+    words = sorted(
+        dict.fromkeys(result.queries for result in results),
+        key=lambda word: expected_imbalance(word, n_way),
+    )
+    names = list(dict.fromkeys(_name(result, results) for result in results))
+    with rc_context(STYLE):
+        figure = Figure(
+            figsize=(WIDTH * len(shots) + BESIDE, HEIGHT + HEADING), layout="constrained"
+        )
+        panels = figure.subplots(1, len(shots), squeeze=False, sharey=True)[0]
+        for panel, n_shot in zip(panels, shots, strict=True):
+            for number, name in enumerate(names):
+                line = {
+                    result.queries: result
+                    for result in results
+                    if result.n_shot == n_shot and _name(result, results) == name
+                }
+                _draw_line(panel, [line.get(word) for word in words], name, number)
+            panel.set_title(f"{n_shot}-shot", fontsize=8.5)
+            panel.set_xticks(
+                range(len(words)), [_tick(word, n_way) for word in words], linespacing=1.3
+            )
+            panel.set_xlim(-0.25, len(words) - 0.75)
+            panel.set_xlabel("queries and their imbalance")
+            panel.grid(axis="y", color="#E6E6E6", linewidth=0.6)
+            panel.set_axisbelow(True)
+            panel.tick_params(length=2.5, width=0.7)
+        panels[0].set_ylabel("accuracy (%)")
+        figure.legend(
+            *panels[0].get_legend_handles_labels(),
+            loc="outside right center",
+            frameon=False,
+            handlelength=3.2,
+        )
+        figure.suptitle(
+            _heading(results, about), fontsize=8.5, x=0.015, ha="left", linespacing=1.35
+        )
+        return {suffix: render(figure, suffix) for suffix in ("png", "svg")}
+
+
+def _draw_line(
+    panel: Any, results: Sequence[EvaluationResult | None], name: str, number: int
+) -> None:
+    done = [
+        (place, result) for place, result in enumerate(results) if result is not None
+    ]  # Ctrl-C may have left some out
+    places, means = [place for place, _ in done], [result.accuracy for _, result in done]
+    halves = [result.ci95 if result.ci95 == result.ci95 else 0.0 for _, result in done]
+    low, high = (
+        [mean + side * half for mean, half in zip(means, halves, strict=True)] for side in (-1, 1)
+    )
+    color, marker = COLORS[number % len(COLORS)], MARKERS[number % len(MARKERS)]
+    panel.fill_between(places, low, high, color=color, alpha=0.18, linewidth=0)
+    dashes = DASHES[number % len(DASHES)]
+    panel.plot(
+        places,
+        means,
+        color=color,
+        marker=marker,
+        markersize=4.5,
+        linewidth=1.5,
+        linestyle=dashes,
+        label=name,
+    )
+
+
+def _name(result: EvaluationResult, results: Sequence[EvaluationResult]) -> str:
+    """The method's title, with the knobs in which it differs from others of its name."""
+    same = [
+        each for each in results if (each.method, each.n_shot) == (result.method, result.n_shot)
+    ]
+    own = knobs_shown(result.pipeline, result.settings)
+    varied = [
+        knob
+        for knob in own
+        if len({knobs_shown(each.pipeline, each.settings).get(knob) for each in same}) > 1
+    ]
+    return "\n".join([result.title, *(f"{knob} {own[knob]}" for knob in varied)])
+
+
+def _tick(word: str, n_way: int) -> str:
+    spec = QuerySpec.parse(word)
+    first = f"{spec.numbers[0]:g}"
+    kind = {
+        "each": "equal",
+        "counts": str(spec),
+        "dirichlet": f"Dirichlet({first})",
+        "present": f"{first} of {n_way} present",
+    }[spec.kind]
+    return f"{kind}\n{spec.total(n_way)} queries\n{100 * expected_imbalance(word, n_way):.0f} %"
+
+
+def _heading(results: Sequence[EvaluationResult], about: str) -> str:
+    fewest, most = (pick(result.n_episodes for result in results) for pick in (min, max))
+    n = f"{most:,}" if fewest == most else f"{fewest:,} to {most:,}"
+    how = f"n = {n} episodes a point, the same for every method; bands: 95 % interval of the mean"
+    what = "imbalance: share of the queries in the wrong place if classes were equal, expected"
+    return f"Accuracy against imbalance, {results[0].n_way}-way{', ' + about if about else ''}\n{how}\n{what}"

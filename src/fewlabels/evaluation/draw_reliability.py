@@ -1,0 +1,86 @@
+"""The reliability figure: of the labels given with a confidence of 0.8, are 80 % right?"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from fewlabels.evaluation.plots import FAINT, INK, STYLE, VALIDATION, can_draw, render
+from fewlabels.evaluation.plots import NOVEL as AFTER
+from fewlabels.evaluation.reliability import Confidence, Reliability
+from fewlabels.evaluation.tables import describe_queries
+
+BEFORE = VALIDATION  # vermilion against blue, as in the curves
+PANEL, HEADING = 2.9, 0.75  # inches
+LEAST_SHARE = 0.002  # of the labels: bins with fewer are noise, and would draw the eye
+DOT = 180  # area, in square points, of a bin that holds all labels
+
+
+def draw_reliability(found: Sequence[Reliability], *, about: str = "") -> dict[str, bytes]:
+    """Accuracy against confidence: the bytes of a "png" and of an "svg" file.
+
+    A panel a kind of episode; a dot a bin of confidence, its area the share of the labels in it. Dots on the
+    diagonal mean what they say; below it they are too sure.
+
+    Args:
+        found: One or more, from `measure_reliability`.
+        about: What the features are of, for the heading.
+    """
+    can_draw()
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    with rc_context(STYLE):
+        figure = Figure(
+            figsize=(max(PANEL * len(found), 2 * PANEL), PANEL + HEADING), layout="constrained"
+        )
+        panels = figure.subplots(1, len(found), squeeze=False, sharey=True)[0]
+        for panel, each in zip(panels, found, strict=True):
+            panel.plot([0, 1], [0, 1], color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
+            _draw_bins(panel, each.before, BEFORE, "s", "before")
+            _draw_bins(panel, each.after, AFTER, "o", "after")
+            lowest = 1 / each.n_way
+            panel.set(xlim=(lowest, 1.03), ylim=(0, 1.03), aspect="auto", xlabel="confidence")
+            panel.set_title(describe_queries(each.queries), fontsize=8.5, color=INK)
+            panel.grid(color="#E6E6E6", linewidth=0.6)
+            panel.set_axisbelow(True)
+            panel.tick_params(length=2.5, width=0.7)
+            panel.legend(
+                loc="lower right",
+                frameon=False,
+                title="expected calibration error",
+                title_fontsize=8,
+                alignment="left",
+            )
+        panels[0].set_ylabel("share of the labels that are right")
+        figure.suptitle(
+            _heading(found[0], about), fontsize=8.5, x=0.015, ha="left", linespacing=1.35
+        )
+        return {suffix: render(figure, suffix) for suffix in ("png", "svg")}
+
+
+def _draw_bins(panel: Any, confidence: Confidence, color: str, marker: str, name: str) -> None:
+    bins = confidence.bins
+    seen = bins.share >= LEAST_SHARE
+    panel.plot(
+        bins.said[seen],
+        bins.right[seen],
+        color=color,
+        marker=marker,
+        markersize=3,
+        linewidth=1.3,
+        label=f"{name} calibration {100 * confidence.error:.1f} %",
+    )
+    panel.scatter(
+        bins.said[seen],
+        bins.right[seen],
+        s=DOT * bins.share[seen],
+        color=color,
+        alpha=0.3,
+        linewidth=0,
+        clip_on=False,
+    )
+
+
+def _heading(found: Reliability, about: str) -> str:
+    kind = f"Confidence against accuracy, PT+MAP, estimated, {found.n_way}-way {found.n_shot}-shot"
+    how = f"n = {found.n_episodes:,} episodes, {len(found.after.said):,} labels a panel; area: share of the labels; dashed: as it should be"
+    return f"{kind}{', ' + about if about else ''}\n{how}"

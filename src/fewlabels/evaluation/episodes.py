@@ -1,0 +1,75 @@
+"""Episodes: which rows of a feature set are support and which are queries, for many few-shot problems at once."""
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+IntArray = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """Rows and labels of E episodes. Labels are ways: 0..W-1, positions in `classes`."""
+
+    classes: IntArray  # (E, W) class numbers of the feature set
+    support: IntArray  # (E, S) rows of the feature set
+    support_labels: IntArray  # (E, S)
+    query: IntArray  # (E, Q)
+    query_labels: IntArray  # (E, Q)
+
+    def __len__(self) -> int:
+        return len(self.classes)
+
+    def take(self, part: slice | IntArray) -> "Episodes":
+        """Some of the episodes, by their numbers."""
+        return Episodes(
+            self.classes[part],
+            self.support[part],
+            self.support_labels[part],
+            self.query[part],
+            self.query_labels[part],
+        )
+
+    @property
+    def n_way(self) -> int:
+        """Classes per episode."""
+        return int(self.classes.shape[1])
+
+    @property
+    def query_counts(self) -> IntArray:
+        """Queries of each way, (E, W)."""
+        return np.stack(
+            [(self.query_labels == way).sum(axis=1) for way in range(self.n_way)], axis=1
+        )
+
+    @property
+    def hash(self) -> str:
+        """Fingerprint of the episodes: equal for two runs exactly when they saw the same problems."""
+        return EpisodeDigest().after(self).hexdigest()
+
+
+class EpisodeDigest:
+    """Fingerprint of episodes that arrive in chunks; where the chunks were cut does not matter."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.sha256()
+
+    def after(self, episodes: Episodes) -> "EpisodeDigest":
+        """The fingerprint with these episodes added."""
+        parts = (
+            episodes.classes,
+            episodes.support,
+            episodes.support_labels,
+            episodes.query,
+            episodes.query_labels,
+        )
+        longer = EpisodeDigest()
+        longer._hash = self._hash.copy()
+        longer._hash.update(np.concatenate([part.astype("<i4") for part in parts], axis=1).data)
+        return longer
+
+    def hexdigest(self) -> str:
+        """The first 16 hexadecimal digits."""
+        return self._hash.hexdigest()[:16]

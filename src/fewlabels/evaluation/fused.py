@@ -1,0 +1,398 @@
+"""Engines around fused kernels: float32 where it is sure, float64 where a decision is close.
+
+A kernel says by how much the closest decision of each episode was decided. Episodes with a margin
+too small for float32 are done again in float64, so that all labels are those of the float64
+reference. Float64 does it all where the vectors' lengths differ too much, or where a soft classifier
+meets vectors that are not of unit norm.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fewlabels.evaluation.engines import Rows, TorchEngine, with_truth
+from fewlabels.evaluation.episodes import Episodes, IntArray
+from fewlabels.features import FeatureSet
+from fewlabels.kernels import codes, gram
+from fewlabels.methods.base import Method
+from fewlabels.methods.map import LAM
+from fewlabels.preprocess import Pipeline
+from fewlabels.preprocess.smoothing import DENSE_ROWS, plan_smoothing
+from fewlabels.transport.prior import class_mass
+
+# A margin is a difference of two shares of a plan, or of two squared distances where there is no plan.
+SOFT_DOUBT = 3e-4  # at lam 10, float32 moves a margin by 6e-5 in one of 1,000 real episodes, by 5e-4 in the worst of 10,000
+SMALLEST_LAM = (
+    1.0  # a margin moves in proportion to lam; below this the roundings of the plan itself prevail
+)
+HARD_DOUBT = 2e-5  # a hundred roundings of a squared distance between unit vectors
+TOLERANCES = {
+    torch.float32: 1e-6,
+    torch.float64: 1e-10,
+}  # of a transport solve: the misplaced share of the mass
+EVEN = 10.0  # vectors that are not unit from the start may be this much longer than the median one
+EXACT_BYTES = 2**27  # of all rows in float64 that are kept for the next method's doubtful episodes
+PRODUCTS_BYTES = 2**28  # inner products of a chunk that are kept for the next method
+BLOCK = 64  # episodes that a thread takes at a time, in one workspace
+GATHERED_FLOATS = 2**28  # feature values that the GPU gathers at a time: 1 GB
+STEP_CODES = {
+    "unit": codes.UNIT,
+    "center": codes.CENTER,
+    "center(joint)": codes.CENTER_JOINTLY,
+    "center(support)": codes.CENTER_BY_SUPPORT,
+}
+HARD_CODES = {"nearest": codes.NEAREST, "kmeans": codes.KMEANS}
+
+
+_WARM: set[tuple[str, str, bool]] = (
+    set()
+)  # (engine, classifier, estimating) that this process has compiled
+
+
+class _FusedEngine:
+    """What both kernels share. A subclass gives `_classify`."""
+
+    name: str
+    device: str
+    dtype = "float32, float64 where a decision is close"
+
+    def __init__(
+        self, features: FeatureSet, *, mean_features: FeatureSet | None = None, n_methods: int = 1
+    ) -> None:
+        self._sharing = n_methods > 1
+        self._rows = Rows(features, mean_features, device=self.device)
+        self._readable = TorchEngine(
+            features, device=self.device, dtype="float64", mean_features=mean_features
+        )
+        self._shifted: tuple[Pipeline, Tensor] | None = None
+        self._exact: tuple[Pipeline, Tensor] | None = None
+
+    def predict(self, method: Method, episodes: Episodes) -> IntArray:
+        """See `Engine`."""
+        method = with_truth(method, episodes)
+        if not self._fits(method, episodes):
+            return self._readable.predict(method, episodes)
+        rowwise = method.pipeline.rowwise
+        if self._shifted is None or self._shifted[0] != rowwise:
+            self._shifted = (rowwise, shift(self._rows.all(method.pipeline, torch.float32)))
+        limit = doubt(method, self._shifted[1])
+        if limit is None:
+            return self._predict_exactly(method, episodes)
+        labels, margins = self._classify(self._shifted[1], episodes, method)
+        doubtful = np.flatnonzero(margins < limit)
+        if len(doubtful):
+            labels[doubtful] = self._predict_exactly(
+                _part(method, doubtful), episodes.take(doubtful)
+            )
+        return labels
+
+    def warm_up(self, method: Method, episodes: Episodes) -> None:
+        """See `Engine`."""
+        key = (self.name, method.classifier, estimates(method))
+        if key in _WARM:
+            return
+        _WARM.add(key)
+        first = episodes.take(slice(0, 1))
+        self.predict(method, first)
+        if self._fits(method, first):
+            self._predict_exactly(with_truth(method, first), first)
+
+    def _predict_exactly(self, method: Method, episodes: Episodes) -> IntArray:
+        """Labels in float64."""
+        labels, margins = self._classify(*self._exact_rows(method.pipeline, episodes), method)
+        unsolved = np.flatnonzero(margins < 0)
+        if len(unsolved):
+            labels[unsolved] = self._readable.predict(
+                _part(method, unsolved), episodes.take(unsolved)
+            )
+        return labels
+
+    def _exact_rows(self, pipeline: Pipeline, episodes: Episodes) -> tuple[Tensor, Episodes]:
+        """Rows in float64 and the episodes by their numbers: all rows where other methods come and there is room, else those in use."""
+        if self._sharing and self._rows.raw.numel() * torch.float64.itemsize <= EXACT_BYTES:
+            if self._exact is None or self._exact[0] != pipeline.rowwise:
+                self._exact = (pipeline.rowwise, shift(self._rows.all(pipeline, torch.float64)))
+            return self._exact[1], episodes
+        used, numbers = np.unique(
+            np.concatenate([episodes.support, episodes.query], axis=1), return_inverse=True
+        )
+        support, query = np.split(
+            numbers.reshape(len(episodes), -1), [episodes.support.shape[1]], axis=1
+        )
+        local = Episodes(
+            episodes.classes,
+            support.copy(),
+            episodes.support_labels,
+            query.copy(),
+            episodes.query_labels,
+        )
+        return shift(self._rows.some(pipeline, used, torch.float64)), local
+
+    def _fits(self, method: Method, episodes: Episodes) -> bool:  # noqa: ARG002 - the GPU's needs the sizes
+        """Whether the kernel knows the steps and has room for the episode."""
+        return all(step in STEP_CODES for step in method.pipeline.episodic.steps)
+
+    def _classify(
+        self, rows: Tensor, episodes: Episodes, method: Method
+    ) -> tuple[IntArray, NDArray[np.floating]]:
+        """Labels, (E, Q), and margins, (E,), from row-wise preprocessed vectors (N, D)."""
+        raise NotImplementedError
+
+
+class NumbaEngine(_FusedEngine):
+    """Fused CPU code; what it cannot do goes to the readable classifiers."""
+
+    name = "numba"
+    device = "cpu"
+    _products: tuple[Tensor, Episodes, NDArray[np.floating]] | None = (
+        None  # inner products of these rows in these episodes
+    )
+
+    def chunk_size(self, n_rows: int, dim: int) -> int:  # noqa: ARG002 - each thread gathers one episode at a time
+        """See `Engine`."""
+        return 2000  # about half a second
+
+    def _fits(self, method: Method, episodes: Episodes) -> bool:
+        n_rows = episodes.support.shape[1] + episodes.query.shape[1]
+        small = (
+            n_rows <= DENSE_ROWS and episodes.query.shape[1] >= episodes.n_way
+        )  # else estimates are the readable classifier's
+        return super()._fits(method, episodes) and (small or not estimates(method))
+
+    def _classify(
+        self, rows: Tensor, episodes: Episodes, method: Method
+    ) -> tuple[IntArray, NDArray[np.floating]]:
+        from fewlabels.kernels import cpu
+
+        x = rows.numpy()
+        lam, alpha, n_steps, classifier, target = _kernel_arguments(method, episodes)
+        labels = np.empty(episodes.query.shape, np.int64)
+        margins = np.empty(len(episodes))
+        n_rows = episodes.support.shape[1] + episodes.query.shape[1]
+        sizes = episodes.support.shape[1], episodes.query.shape[1], episodes.n_way
+        in_gram_space = estimates(method) or cpu.prefers_gram(
+            n_rows, x.shape[1], episodes.n_way, classifier, n_steps
+        )
+        planned = plan_smoothing(*sizes)
+        smoothing = (
+            ((planned.neighbors, planned.weight) if planned else (0, 0.0))
+            if estimates(method)
+            else None
+        )
+        steps = np.array([STEP_CODES[step] for step in method.pipeline.episodic.steps], np.int64)
+        products, known = self._shared_products(rows, episodes, wanted=in_gram_space)
+        in_gram_space |= known
+
+        def classify(part: slice) -> None:
+            given = (
+                x,
+                products[part],
+                known,
+                episodes.support[part],
+                episodes.support_labels[part],
+                episodes.query[part],
+                episodes.n_way,
+            )
+            masses = target[part] if len(target) > 1 else target
+            cpu.classify_episodes(
+                *given,
+                in_gram_space,
+                steps,
+                classifier,
+                lam,
+                alpha,
+                n_steps,
+                masses,
+                TOLERANCES[rows.dtype],
+                smoothing,
+                labels[part],
+                margins[part],
+            )
+
+        n_threads = torch.get_num_threads()
+        size = min(BLOCK, -(-len(episodes) // n_threads))
+        parts = [slice(first, first + size) for first in range(0, len(episodes), size)]
+        with ThreadPoolExecutor(n_threads) as pool:  # the kernel holds no lock
+            list(pool.map(classify, parts))
+        return labels, margins
+
+    def _shared_products(
+        self, rows: Tensor, episodes: Episodes, *, wanted: bool
+    ) -> tuple[NDArray[np.floating], bool]:
+        """Room for the inner products of the episodes' rows where they shall be kept, and whether the method before left them there."""
+        from fewlabels.kernels import cpu
+
+        kept = self._products
+        if kept is not None and kept[0] is rows and kept[1] is episodes:
+            return kept[2], True
+        n = cpu.pad(episodes.support.shape[1] + episodes.query.shape[1])
+        shape = (len(episodes), n, n)
+        for_all = (
+            self._shifted is not None and rows is self._shifted[1]
+        )  # rather than a few doubtful episodes, in float64
+        if not (
+            wanted
+            and for_all
+            and self._sharing
+            and len(episodes) * n * n * rows.element_size() <= PRODUCTS_BYTES
+        ):
+            return np.empty((0, n, n), rows.numpy().dtype), False
+        room = (
+            kept[2] if kept is not None and kept[2].shape == shape else np.empty(shape, np.float32)
+        )
+        self._products = (rows, episodes, room)
+        return room, False
+
+
+class TritonEngine(_FusedEngine):
+    """Fused CUDA code, one block an episode."""
+
+    name = "triton"
+    device = "cuda"
+
+    def chunk_size(self, n_rows: int, dim: int) -> int:  # noqa: ARG002 - the gathering is cut into pieces below
+        """See `Engine`."""
+        return 10_000
+
+    def _fits(self, method: Method, episodes: Episodes) -> bool:
+        from fewlabels.kernels import cuda
+
+        n_rows = episodes.support.shape[1] + episodes.query.shape[1]
+        return (
+            super()._fits(method, episodes)
+            and not estimates(method)
+            and cuda.fits(episodes.n_way, n_rows)
+        )
+
+    def _classify(
+        self, rows: Tensor, episodes: Episodes, method: Method
+    ) -> tuple[IntArray, NDArray[np.floating]]:
+        from fewlabels.kernels import cuda
+
+        numbers = torch.as_tensor(np.concatenate([episodes.support, episodes.query], axis=1)).to(
+            self.device
+        )
+        shown = torch.as_tensor(episodes.support_labels.astype(np.int32)).to(self.device)
+        lam, alpha, n_steps, classifier, target = _kernel_arguments(method, episodes)
+        masses = torch.as_tensor(target).to(rows)
+        size = max(1, GATHERED_FLOATS // (numbers.shape[1] * rows.shape[1]))
+        found = [
+            cuda.classify_grams(
+                grams(method.pipeline, rows[numbers[part]], episodes.support.shape[1]),
+                shown[part],
+                n_query=episodes.query.shape[1],
+                n_way=episodes.n_way,
+                classifier=classifier,
+                lam=lam,
+                alpha=alpha,
+                n_steps=n_steps,
+                target=masses[part] if len(masses) > 1 else masses,
+                tol=TOLERANCES[rows.dtype],
+            )
+            for part in (slice(first, first + size) for first in range(0, len(episodes), size))
+        ]
+        labels, margins = (torch.cat(parts) for parts in zip(*found, strict=True))
+        small = (
+            labels.to(torch.int8) if episodes.n_way < 128 else labels
+        )  # a quarter of the way back
+        return small.cpu().numpy().astype(np.int64), margins.cpu().numpy()
+
+
+def estimates(method: Method) -> bool:
+    """Whether the method finds class sizes or its sharpness by itself."""
+    proportions = method.settings.get("proportions")
+    return method.settings.get("lam") == "auto" or (
+        isinstance(proportions, str) and proportions == "estimate"
+    )
+
+
+def doubt(method: Method, rows: Tensor) -> float | None:
+    """The margin below which a decision of float32 is done again; None where float32 will not do at all.
+
+    Args:
+        method: Whose decisions.
+        rows: The vectors after the row-wise steps, less their mean, (N, D).
+    """
+    first_unit, last_unit = (
+        part.steps[-1:] == ("unit",) for part in (method.pipeline.rowwise, method.pipeline.episodic)
+    )
+    lengths = torch.ones(1) if first_unit else torch.linalg.vector_norm(rows, dim=1)
+    if (
+        lengths.max() > EVEN * lengths.median()
+    ):  # centering by such a vector would cost the others their digits
+        return None
+    if method.classifier in HARD_CODES:
+        return HARD_DOUBT * (1.0 if last_unit else float(lengths.max()) ** 2)
+    if not (first_unit or last_unit):
+        return None
+    lam = method.settings["lam"]
+    return SOFT_DOUBT * (max(lam, SMALLEST_LAM) / LAM if isinstance(lam, int | float) else 1.0)
+
+
+def shift(rows: Tensor) -> Tensor:
+    """Vectors less their mean: no distance changes, and inner products keep more digits."""
+    return rows - rows.mean(dim=0)
+
+
+def grams(pipeline: Pipeline, x: Tensor, n_support: int) -> Tensor:
+    """Gram matrices after the episodic steps, (E, n, D) -> (E, n, n)."""
+    g = x @ x.mT
+    for step in pipeline.episodic.steps:
+        g = gram.normalise(g) if step == "unit" else _center(g, step, n_support)
+    return g.contiguous()
+
+
+def _center(g: Tensor, step: str, n_support: int) -> Tensor:
+    return gram.center(
+        g,
+        n_support=n_support,
+        jointly=step == "center(joint)",
+        by_support=step == "center(support)",
+    )
+
+
+def _part(method: Method, numbers: IntArray) -> Method:
+    """The method for some of the episodes that it was given class sizes for."""
+    proportions = method.settings.get("proportions")
+    if not (isinstance(proportions, Tensor) and proportions.ndim == 2):
+        return method
+    return Method(
+        method.name,
+        method.title,
+        method.pipeline,
+        method.classifier,
+        {**method.settings, "proportions": proportions[numbers]},
+    )
+
+
+def _kernel_arguments(
+    method: Method, episodes: Episodes
+) -> tuple[float, float, int, int, NDArray[np.float64]]:
+    """lam, alpha, n_steps, the kernel's code of the classifier, and the class masses it imposes, (E, W) or (1, W)."""
+    settings: dict[str, Any] = {"lam": 0, "alpha": 0, "n_steps": 0, **method.settings}
+    knobs = (
+        0.0 if settings["lam"] == "auto" else float(settings["lam"]),
+        float(settings["alpha"]),
+        int(settings["n_steps"]),
+    )
+    unused = np.zeros((1, episodes.n_way))
+    if method.classifier in HARD_CODES:
+        return *knobs, HARD_CODES[method.classifier], unused
+    shape_only = torch.empty(*episodes.query.shape, 0, dtype=torch.float64)
+    estimating = (
+        isinstance(settings.get("proportions"), str) and settings["proportions"] == "estimate"
+    )
+    imposed = class_mass(
+        "uniform" if estimating else settings.get("proportions", "free"),
+        shape_only,
+        n_way=episodes.n_way,
+    )
+    if imposed is None:
+        return *knobs, codes.FREE, unused
+    if estimating:
+        return *knobs, codes.ESTIMATE, imposed.mass.numpy()
+    return *knobs, codes.MINIMUM if imposed.minimum else codes.MASS, imposed.mass.numpy()

@@ -1,0 +1,149 @@
+"""Do confidences mean what they say? Confidence against accuracy over episodes, before and after calibration."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fewlabels.confidence.calibration import calibrate, calibration_bins, leave_one_out_temperature
+from fewlabels.evaluation.episodes import Episodes
+from fewlabels.evaluation.sampling import sample_episodes
+from fewlabels.features import FeatureSet
+from fewlabels.methods.base import Method, configure
+
+WANTED = 0.95  # expected accuracy for which the coverage is told
+AT_A_TIME = 50  # episodes: a hundred rows of 640 features each take 13 MB in float32
+
+
+class Confidence(NamedTuple):
+    """What was said of each query and whether it was right, (Q,) over all episodes."""
+
+    said: NDArray[np.float64]
+    right: NDArray[np.bool_]
+
+    @property
+    def error(self) -> float:
+        """Expected calibration error, 0 to 1."""
+        bins = self.bins
+        return float((bins.share * np.abs(bins.said - bins.right)).sum())
+
+    @property
+    def bins(self) -> "Bins":
+        """Means over equal bins of confidence, empty ones left out."""
+        share, said, right = (
+            part.numpy()
+            for part in calibration_bins(torch.tensor(self.said), torch.tensor(self.right))
+        )
+        return Bins(share[share > 0], said[share > 0], right[share > 0])
+
+
+class Bins(NamedTuple):
+    """Bins of confidence, (B,): share of the queries, mean confidence, accuracy."""
+
+    share: NDArray[np.float64]
+    said: NDArray[np.float64]
+    right: NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Reliability:
+    """Confidence against accuracy of one kind of episode."""
+
+    n_way: int
+    n_shot: int
+    queries: str
+    n_episodes: int
+    before: Confidence
+    after: Confidence
+    temperatures: NDArray[np.float64]  # (E,)
+    coverage: float  # share of the answers kept where 95 % are expected to be right, each episode by its own threshold
+    accuracy: float  # of those kept
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and words, for JSON."""
+        return {
+            "n_way": self.n_way,
+            "n_shot": self.n_shot,
+            "queries": self.queries,
+            "n_episodes": self.n_episodes,
+            "error_before": round(self.before.error, 4),
+            "error_after": round(self.after.error, 4),
+            "temperature": round(float(np.median(self.temperatures)), 3),
+            "wanted_accuracy": WANTED,
+            "coverage": round(self.coverage, 4),
+            "accuracy": round(self.accuracy, 4) if self.coverage else None,
+        }
+
+
+def measure_reliability(
+    features: FeatureSet,
+    *,
+    n_way: int = 5,
+    n_shot: int = 5,
+    queries: str = "15",
+    n_episodes: int = 200,
+    seed: int = 0,
+) -> Reliability:
+    """Confidence against accuracy of map-auto, calibrated in each episode by its own labels.
+
+    Args:
+        features: What the episodes are drawn from.
+        n_way: Classes per episode.
+        n_shot: Support rows per class.
+        queries: A word of `QuerySpec`.
+        n_episodes: How many.
+        seed: Of the draws.
+    """
+    method = configure("map-auto", n_shot=n_shot, dataset=features.provenance.get("dataset"))
+    method = method.decide(torch.as_tensor(features.features))
+    x = method.pipeline.transform(torch.as_tensor(features.features))
+    episodes = sample_episodes(
+        features, n_way=n_way, n_shot=n_shot, queries=queries, n_episodes=n_episodes, seed=seed
+    )
+    parts = [
+        _answer(method, x, episodes.take(slice(first, first + AT_A_TIME)))
+        for first in range(0, n_episodes, AT_A_TIME)
+    ]
+    plan, shares, labels, temperatures = (torch.cat(part) for part in zip(*parts, strict=True))
+    right = (labels.numpy() == episodes.query_labels).reshape(-1)
+    before, after = (
+        Confidence(each.amax(dim=-1).double().numpy().reshape(-1), right) for each in (plan, shares)
+    )
+    kept = _kept(shares.amax(dim=-1).double().numpy()).reshape(-1)
+    accuracy = float(right[kept].mean()) if kept.any() else float("nan")
+    return Reliability(
+        n_way,
+        n_shot,
+        queries,
+        n_episodes,
+        before,
+        after,
+        temperatures.double().numpy(),
+        float(kept.mean()),
+        accuracy,
+    )
+
+
+def _answer(method: Method, x: Tensor, episodes: Episodes) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Plan, calibrated shares, labels and temperatures of some episodes."""
+    support, query = method.pipeline.episodic.apply(
+        x[torch.as_tensor(episodes.support)], x[torch.as_tensor(episodes.query)]
+    )
+    shown = torch.as_tensor(episodes.support_labels)
+    found = method.assign(support, shown, query, n_way=episodes.n_way)
+    temperature = leave_one_out_temperature(support, shown, query, found)
+    return found.plan, calibrate(found, temperature), found.labels, temperature
+
+
+def _kept(said: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Which answers are kept, (E, Q): the surest of each episode, as long as their mean confidence is as wanted."""
+    order = np.argsort(-said, axis=1, kind="stable")
+    expected = np.take_along_axis(said, order, axis=1).cumsum(axis=1) / np.arange(
+        1, said.shape[1] + 1
+    )
+    kept = np.zeros(said.shape, dtype=bool)
+    np.put_along_axis(kept, order, expected >= WANTED, axis=1)
+    return kept

@@ -1,0 +1,92 @@
+"""What an evaluation found, with all that is needed to trust and repeat it."""
+
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fewlabels import __version__
+
+CI95 = 1.96  # standard errors to either side of the mean, as in the authors' script
+
+
+def mean_and_ci95(values: NDArray[np.float64]) -> tuple[float, float]:
+    """Mean and half-width of its 95 % confidence interval; the half-width of a single value is unknown (NaN).
+
+    >>> mean, half_width = mean_and_ci95(np.array([1.0, 3.0]))
+    >>> round(mean, 3), round(half_width, 3)
+    (2.0, 1.96)
+    """
+    if len(values) < 2:
+        return float(values.mean()), float("nan")
+    return float(values.mean()), float(CI95 * values.std(ddof=1) / np.sqrt(len(values)))
+
+
+@dataclass(frozen=True)
+class EvaluationResult:
+    """One method on one kind of episode."""
+
+    method: str
+    title: str
+    pipeline: str
+    settings: Mapping[str, Any]
+    n_way: int
+    n_shot: int
+    queries: str  # QuerySpec
+    n_query: int  # per class where all classes have as many, else of the whole episode
+    accuracies: NDArray[np.float64]  # (E,) share of right labels, one an episode
+    seconds: float
+    provenance: Mapping[
+        str, Any
+    ]  # draws, seed, episode hash, feature fingerprint, engine, device, versions
+    interrupted: bool = False
+
+    @property
+    def n_episodes(self) -> int:
+        """Episodes that were done."""
+        return len(self.accuracies)
+
+    @property
+    def accuracy(self) -> float:
+        """Mean accuracy in percent."""
+        return 100 * mean_and_ci95(self.accuracies)[0]
+
+    @property
+    def ci95(self) -> float:
+        """Half-width of the 95 % confidence interval of the mean, in percent."""
+        return 100 * mean_and_ci95(self.accuracies)[1]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything but the single accuracies, ready for JSON."""
+        ci95 = self.ci95
+        return {
+            "method": self.method,
+            "title": self.title,
+            "n_way": self.n_way,
+            "n_shot": self.n_shot,
+            "n_query": self.n_query,
+            "queries": self.queries,
+            "accuracy": round(self.accuracy, 4),
+            "ci95": round(ci95, 4) if ci95 == ci95 else None,
+            "n_episodes": self.n_episodes,
+            "seconds": round(self.seconds, 4),
+            "interrupted": self.interrupted,
+            "pipeline": self.pipeline,
+            "settings": {
+                name: value if isinstance(value, (int, float, str)) else str(value)
+                for name, value in self.settings.items()
+            },
+            **self.provenance,
+        }
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Versions of what the numbers depend on."""
+    packages = {name: version(name) for name in ("torch", "numpy", "numba", "scikit-learn")}
+    return {"fewlabels": __version__, "python": platform.python_version(), **packages}

@@ -1,0 +1,140 @@
+"""Run methods over many episodes: same episodes for all, in chunks, each answer with its interval."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import torch
+
+from fewlabels.errors import InputError
+from fewlabels.evaluation.engines import make_engine
+from fewlabels.evaluation.episodes import EpisodeDigest
+from fewlabels.evaluation.queries import QuerySpec
+from fewlabels.evaluation.results import EvaluationResult, versions
+from fewlabels.evaluation.sampling import make_draws
+from fewlabels.features import FeatureSet
+from fewlabels.methods.base import Method
+
+
+def evaluate(
+    features: FeatureSet,
+    methods: Sequence[Method],
+    *,
+    n_way: int = 5,
+    n_shot: int = 1,
+    queries: str | int | QuerySpec = 15,
+    n_episodes: int = 10_000,
+    draws: str = "own",
+    seed: int = 0,
+    engine: str = "auto",
+    device: str = "auto",
+    dtype: str | None = None,
+    mean_features: FeatureSet | None = None,
+    on_progress: Callable[[int], object] | None = None,
+) -> list[EvaluationResult]:
+    """Accuracy of each method over the same episodes.
+
+    Ctrl-C (KeyboardInterrupt) ends the run early: the results then cover the episodes that every
+    method has finished, and say so.
+
+    Args:
+        features: What the episodes are drawn from.
+        methods: From `fewlabels.methods.base.configure`.
+        n_way: Classes per episode.
+        n_shot: Support rows per class.
+        queries: Queries per class, or a word such as "dirichlet:2:75" (see `QuerySpec`).
+        n_episodes: How many.
+        draws: "own", or "authors" for those of the published script.
+        seed: Of the draws.
+        engine: "auto", "torch" or "numba"; see `evaluation.engines`.
+        device: "auto", "cpu", "cuda" or "mps".
+        dtype: "float32" or "float64", of the torch engine alone.
+        mean_features: Where `center(mean)` takes its mean from, such as the base classes.
+        on_progress: Called with the number of newly finished (episode, method) pairs.
+    """
+    if n_episodes < 1:
+        raise InputError(f"n_episodes (--episodes) must be at least 1, got {n_episodes}.")
+    if not methods:
+        raise InputError("methods must hold at least one method, got none.")
+    if mean_features is not None and not any(method.pipeline.needs_mean for method in methods):
+        raise InputError(
+            f"--mean-of has no effect on pipeline '{methods[0].pipeline}', which has no center(mean). "
+            "Leave it out, or give --pipeline with that step."
+        )
+    methods = [method.decide(torch.as_tensor(features.features)) for method in methods]
+    spec = QuerySpec.parse(queries)
+    source = make_draws(features, draws=draws, n_way=n_way, n_shot=n_shot, queries=spec, seed=seed)
+    n_alike = max(Counter(str(method.pipeline.rowwise) for method in methods).values())
+    runner = make_engine(
+        features,
+        engine=engine,
+        device=device,
+        dtype=dtype,
+        mean_features=mean_features,
+        n_methods=n_alike,
+    )
+    rows = n_way * n_shot + spec.total(n_way)
+    chunk_size = runner.chunk_size(rows, features.dim)
+
+    accuracies: list[list[np.ndarray]] = [[] for _ in methods]
+    seconds = [0.0] * len(methods)
+    digest = EpisodeDigest()
+    hasher = ThreadPoolExecutor(1)  # hashes while the engine works
+    interrupted = False
+    try:
+        for episodes in source.chunks(n_episodes, chunk_size):
+            if not accuracies[0]:
+                for method in methods:
+                    runner.warm_up(method, episodes)
+            hashed = hasher.submit(digest.after, episodes)
+            found = []
+            for index, method in enumerate(methods):
+                begun = time.perf_counter()
+                found.append(
+                    (runner.predict(method, episodes) == episodes.query_labels).mean(axis=1)
+                )
+                seconds[index] += time.perf_counter() - begun
+                if on_progress:
+                    on_progress(len(episodes))
+            for kept, new in zip(accuracies, found, strict=True):
+                kept.append(new)
+            digest = hashed.result()
+    except KeyboardInterrupt:
+        if not accuracies[0]:
+            raise
+        interrupted = True
+    hasher.shutdown()
+    provenance = {
+        "draws": draws,
+        "seed": seed,
+        "episode_hash": digest.hexdigest(),
+        "features": {
+            **features.provenance,
+            "fingerprint": features.fingerprint,
+            "rows": len(features),
+            "dim": features.dim,
+        },
+        "engine": runner.name,
+        "device": runner.device,
+        "dtype": runner.dtype,
+        "versions": versions(),
+    }
+    return [
+        EvaluationResult(
+            method=method.name,
+            title=method.title,
+            pipeline=str(method.pipeline),
+            settings=method.settings,
+            n_way=n_way,
+            n_shot=n_shot,
+            queries=str(spec),
+            n_query=int(spec.numbers[0]) if spec.kind == "each" else spec.total(n_way),
+            accuracies=np.concatenate(kept),
+            seconds=spent,
+            provenance=provenance,
+            interrupted=interrupted,
+        )
+        for method, kept, spent in zip(methods, accuracies, seconds, strict=True)
+    ]

@@ -1,0 +1,245 @@
+"""Results as tables of words, and these as Markdown and LaTeX; the terminal's looks are the command line's."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from fewlabels.evaluation.comparison import Comparison
+from fewlabels.evaluation.curves import Tuning
+from fewlabels.evaluation.queries import QuerySpec
+from fewlabels.evaluation.results import EvaluationResult
+from fewlabels.evaluation.settings import ALL_KNOBS, knobs_changed, knobs_shown
+
+NONE = "–"  # in a cell that has nothing to say
+TEXT_COLUMNS = (  # the others hold numbers and are set flush right
+    *("method", "queries", "knob", "", "dataset", "backbone", "class", "pt", "curve", "fitted"),
+    *("claim", "where", "verdict", "name", "what", "needs"),
+)
+
+_NUMBER = re.compile(r"([+-]?)([\d.,]+)(?: ± ([\d.]+))?")
+_LATEX = {
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "±": r"$\pm$",
+    "–": "--",
+    "\\": r"\textbackslash{}",
+}
+
+
+@dataclass(frozen=True)
+class Table:
+    """Words in rows; a rule is drawn between sections."""
+
+    title: str
+    header: tuple[str, ...]
+    sections: Sequence[Sequence[tuple[str, ...]]]
+    caption: str
+
+
+def tabulate_results(results: Sequence[EvaluationResult], *, about: str) -> Table:
+    """Accuracies of methods, with the settings that vary among them."""
+    knobs, shown = _varied_knobs(results), _queries_vary(results)
+    header = ("method", *knobs, "shots", *shown, "accuracy", "episodes", "seconds")
+    rows = [
+        (
+            result.title,
+            *_knob_cells(result, knobs),
+            str(result.n_shot),
+            *(getattr(result, name) for name in shown),
+            interval(result.accuracy, result.ci95),
+            f"{result.n_episodes:,}",
+            f"{result.seconds:.1f}",
+        )
+        for result in results
+    ]
+    caption = f"{_changes(results, knobs)}{_draws(results)}; accuracy in %, mean ± 95 % interval"
+    return Table(_title(results, about), header, _sections(rows, results), caption)
+
+
+def tabulate_comparisons(comparisons: Sequence[Comparison], *, about: str) -> Table:
+    """Methods with their paired differences from the baseline."""
+    results = [each.result for each in comparisons]
+    knobs, shown = _varied_knobs(results), _queries_vary(results)
+    rows = [
+        (
+            str(each.result.n_shot),
+            *(getattr(each.result, name) for name in shown),
+            each.result.title,
+            *_knob_cells(each.result, knobs),
+            interval(each.result.accuracy, each.result.ci95),
+            "baseline" if each.is_baseline else interval(each.difference, each.ci95, sign="+"),
+            *(
+                [NONE] * 3
+                if each.is_baseline
+                else (f"{100 * share:.0f}" for share in (each.win, each.tie, each.loss))
+            ),
+        )
+        for each in comparisons
+    ]
+    caption = (
+        f"{_changes(results, knobs)}{min(result.n_episodes for result in results):,} episodes, {_draws(results)}; "
+        "accuracy in %, mean ± 95 % interval; "
+        f"difference to {comparisons[0].baseline.title} in points, paired; won, tied and lost in % of the episodes"
+    )
+    header = ("shots", *shown, "method", *knobs, "accuracy", "difference", "won", "tied", "lost")
+    return Table(_title(results, about), header, _sections(rows, results), caption)
+
+
+def tabulate_tuning(tuning: Tuning, *, about: str) -> Table:
+    """The curves of a tuning, one section a knob."""
+    with_novel = any(curve.novel for curve in tuning.curves)
+    sections = []
+    for curve in tuning.curves:
+        novel = [interval(result.accuracy, result.ci95) for result in curve.novel] or [NONE] * len(
+            curve.values
+        )
+        validation = [interval(result.accuracy, result.ci95) for result in curve.validation]
+        sections.append(
+            [
+                (
+                    curve.knob,
+                    f"{value:g}",
+                    at_value,
+                    *([at_novel] if with_novel else []),
+                    "chosen" if value == curve.choice else "",
+                )
+                for value, at_value, at_novel in zip(curve.values, validation, novel, strict=True)
+            ]
+        )
+    results = [tuning.result]
+    caption = f"{tuning.result.n_episodes:,} episodes, {_draws(results)}; accuracy in %, mean ± 95 % interval"
+    header = ("knob", "value", "validation", *(["novel"] if with_novel else []), "")
+    title = f"{tuning.result.title}, {tuning.n_shot}-shot, {_title(results, about)}"
+    return Table(title, header, sections, caption)
+
+
+def to_markdown(table: Table) -> str:
+    """A pipe table, with the caption below."""
+    rows = [row for section in table.sections for row in section]
+    rule = [":--" if name in TEXT_COLUMNS else "--:" for name in table.header]
+    lines = [
+        "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
+        for row in (table.header, rule, *rows)
+    ]
+    return "\n".join([f"**{table.title}**", "", *lines, "", table.caption])
+
+
+def to_latex(table: Table) -> str:
+    """A booktabs tabular, with title and caption as comments above."""
+    columns = "".join("l" if name in TEXT_COLUMNS else "r" for name in table.header)
+    sections = [
+        "\n".join(_latex_row(row, _latex_cell) for row in section) for section in table.sections
+    ]
+    return "\n".join(
+        [
+            f"% {table.title}",
+            f"% {table.caption}",
+            rf"\begin{{tabular}}{{{columns}}}  % needs \usepackage{{booktabs}}",
+            r"\toprule",
+            _latex_row(table.header, _latex_text),
+            r"\midrule",
+            "\n\\midrule\n".join(sections),
+            r"\bottomrule",
+            r"\end{tabular}",
+        ]
+    )
+
+
+def interval(value: float, half: float, *, sign: str = "") -> str:
+    """A mean and the half-width of its interval, where there is one.
+
+    >>> interval(3.14159, 0.5, sign="+"), interval(2.0, float("nan"))
+    ('+3.14 ± 0.50', '2.00')
+    """
+    return f"{value:{sign}.2f}" + (f" ± {half:.2f}" if half == half else "")
+
+
+def describe_queries(word: str) -> str:
+    """A QuerySpec's word in a title.
+
+    >>> describe_queries("15"), describe_queries("dirichlet:2:75")
+    ('15 queries a class', 'queries dirichlet:2:75')
+    """
+    return f"{word} queries a class" if QuerySpec.parse(word).kind == "each" else f"queries {word}"
+
+
+def _title(results: Sequence[EvaluationResult], about: str) -> str:
+    queries = [] if _queries_vary(results) else [describe_queries(results[0].queries)]
+    return ", ".join([f"{results[0].n_way}-way", *queries, *([about] if about else [])])
+
+
+def _draws(results: Sequence[EvaluationResult]) -> str:
+    return f"{results[0].provenance['draws']} draws, seed {results[0].provenance['seed']}"
+
+
+def _sections(
+    rows: Sequence[tuple[str, ...]], results: Sequence[EvaluationResult]
+) -> list[list[tuple[str, ...]]]:
+    """Rows by kind of episode."""
+    paired = zip(rows, results, strict=True)
+    return [
+        [row for row, _ in group]
+        for _, group in groupby(paired, key=lambda pair: (pair[1].n_shot, pair[1].queries))
+    ]
+
+
+def _queries_vary(results: Sequence[EvaluationResult]) -> list[str]:
+    return ["queries"] if len({result.queries for result in results}) > 1 else []
+
+
+def _varied_knobs(results: Sequence[EvaluationResult]) -> list[str]:
+    """Knobs with several values for one method and one number of shots."""
+    seen: dict[tuple[str, int, str], set[str]] = {}
+    for result in results:
+        for knob, value in knobs_shown(result.pipeline, result.settings).items():
+            seen.setdefault((result.method, result.n_shot, knob), set()).add(value)
+    return [
+        knob
+        for knob in ALL_KNOBS
+        if any(len(values) > 1 for (_, _, name), values in seen.items() if name == knob)
+    ]
+
+
+def _changes(results: Sequence[EvaluationResult], columns: Sequence[str]) -> str:
+    """Knobs and pipelines that are not the method's own, "PT+MAP: lam 3; ", but for those that have a column."""
+    said: dict[str, dict[int, str]] = {}
+    for result in results:
+        dataset = result.provenance.get("features", {}).get("dataset")
+        changed = knobs_changed(
+            result.method, result.pipeline, result.settings, n_shot=result.n_shot, dataset=dataset
+        )
+        words = ", ".join(f"{knob} {word}" for knob, word in changed.items() if knob not in columns)
+        said.setdefault(result.title, {}).setdefault(result.n_shot, words)
+    lines = []
+    for title, by_shots in said.items():
+        if len(set(by_shots.values())) == 1:
+            lines.append((title, by_shots.popitem()[1]))
+        else:
+            lines += [(f"{title} {n_shot}-shot", words) for n_shot, words in by_shots.items()]
+    return "".join(f"{which}: {words}; " for which, words in lines if words)
+
+
+def _knob_cells(result: EvaluationResult, knobs: Sequence[str]) -> list[str]:
+    used = knobs_shown(result.pipeline, result.settings)
+    return [used.get(knob, NONE) for knob in knobs]
+
+
+def _latex_row(cells: Sequence[str], write: Callable[[str], str]) -> str:
+    return " & ".join(write(cell) for cell in cells) + r" \\"
+
+
+def _latex_cell(cell: str) -> str:
+    match = _NUMBER.fullmatch(cell)
+    if match is None:
+        return _latex_text(cell)
+    sign, value, half = match.groups()
+    value = value.replace(",", "{,}")
+    return f"${sign}{value}$" if half is None else rf"${sign}{value} \pm {half}$"
+
+
+def _latex_text(text: str) -> str:
+    return "".join(_LATEX.get(character, character) for character in text)

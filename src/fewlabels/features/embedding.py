@@ -1,0 +1,211 @@
+"""A batch on its way: images, pixels, rows of features."""
+
+import copy
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from fewlabels.backbones.encoder import Encoder
+from fewlabels.data.image_set import ImageSet
+from fewlabels.data.transforms import ImageTransform
+from fewlabels.errors import FewLabelsError, InputError
+from fewlabels.features.file_digests import Identity, sign
+from fewlabels.features.parallel import map_in_order
+from fewlabels.features.recipe import Recipe
+from fewlabels.features.views import VIEWS
+
+PRECISIONS = ("float32", "bfloat16")
+
+
+class Pixels(NamedTuple):
+    """A batch that was read."""
+
+    indices: list[int]  # of the images that could be
+    tensors: dict[str, Tensor]  # transform: (n, 3, H, W)
+    changed: set[int]  # images that are no longer what their digest says
+    failures: dict[int, FewLabelsError]  # why the others could not
+
+
+class Column(NamedTuple):
+    """What one encoder has to say about all images."""
+
+    encoder: Encoder
+    recipe: Recipe
+    rows: NDArray[np.float32]  # (N, D)
+    known: NDArray[np.bool_]  # (N,)
+
+
+class Embedded(NamedTuple):
+    """A batch that went through the networks."""
+
+    indices: list[list[int]]  # for each network, the images it was given
+    rows: list[NDArray[np.float32]]  # for each network, (n, D)
+    changed: set[int]
+    failures: dict[int, FewLabelsError]
+    n_images: int  # read or not
+
+
+def read_pixels(
+    images: ImageSet,
+    identities: Sequence[Identity],
+    indices: Sequence[int],
+    *,
+    transforms: Sequence[str],
+) -> Pixels:
+    """Read and transform a batch; an image is decoded once, whatever the number of transforms.
+
+    Args:
+        images: Where from.
+        identities: What each of all images was when the store was asked for it.
+        indices: The batch.
+        transforms: Each once.
+    """
+    parsed = [ImageTransform.parse(text) for text in transforms]
+    pixels = Pixels([], {}, set(), {})
+    made: list[list[Tensor]] = []
+    for index in indices:
+        try:
+            image = images.read(index)
+            made.append([transform(image) for transform in parsed])
+        except FewLabelsError as error:
+            pixels.failures[index] = error
+            continue
+        pixels.indices.append(index)
+        if not _still_is(images, index, identities[index]):
+            pixels.changed.add(index)
+    for text, column in zip(
+        transforms, zip(*made, strict=True), strict=False
+    ):  # none where no image could be read
+        pixels.tensors[text] = _stack(column, text)
+    return pixels
+
+
+def _still_is(images: ImageSet, index: int, identity: Identity) -> bool:
+    """Whether an image is what it was when its digest was taken; if not, its row must not be kept under that digest."""
+    if identity.digest is None:
+        return False
+    path = images.path(index)
+    if path is not None and identity.signature is not None:
+        return sign(path) == identity.signature
+    try:
+        return images.digest(index) == identity.digest
+    except FewLabelsError:
+        return False
+
+
+def _stack(tensors: Sequence[Tensor], transform: str) -> Tensor:
+    if sizes := {tuple(tensor.shape[1:]) for tensor in tensors if tensor.shape != tensors[0].shape}:
+        raise InputError(
+            f"transform '{transform}' must make all images of one size, got {tuple(tensors[0].shape[1:])} and {sizes.pop()}. "
+            "Give it a crop(S) or a square(S)."
+        )
+    return torch.stack(list(tensors))
+
+
+class Network:
+    """An encoder's network on a device; the caller's own stays where and as it is."""
+
+    def __init__(self, module: nn.Module, recipe: Recipe, *, device: str) -> None:
+        self.recipe = recipe
+        self.device = device
+        self.module = copy.deepcopy(module).to(device).to(memory_format=torch.channels_last).eval()  # type: ignore[call-overload]
+
+    def __call__(self, pixels: Tensor) -> NDArray[np.float32]:
+        """The rows of a batch, (n, 3, H, W) -> (n, D)."""
+        with torch.inference_mode(), self._precision():
+            views = VIEWS[self.recipe.views](pixels.to(self.device))
+            try:
+                seen = [
+                    self.module(view.contiguous(memory_format=torch.channels_last)).float()
+                    for view in views
+                ]
+            except torch.OutOfMemoryError as error:
+                raise InputError(
+                    f"batch_size must fit into the memory of '{self.device}', got {len(pixels)}. Halve it."
+                ) from error
+            rows: NDArray[np.float32] = (sum(seen[1:], seen[0]) / len(seen)).cpu().numpy()
+        if rows.shape != (len(pixels), self.recipe.dim):
+            raise InputError(
+                f"backbone {self.recipe.backbone} must give {self.recipe.dim} numbers an image, as its feature_dim says, "
+                f"got shape {rows.shape} for {len(pixels)} images."
+            )
+        return rows
+
+    def _precision(self) -> AbstractContextManager[object]:
+        if self.recipe.precision == "bfloat16":
+            return torch.autocast(self.device, dtype=torch.bfloat16)
+        if self.device == "cuda":  # TF32, the default there, keeps three digits
+            return torch.backends.cudnn.flags(
+                enabled=True, benchmark=False, deterministic=False, allow_tf32=False
+            )
+        return nullcontext()
+
+
+def embed(
+    pixels: Pixels, *, networks: Sequence[Network], missing: Sequence[NDArray[np.bool_]]
+) -> Embedded:
+    """Give each network the images whose rows are missing.
+
+    Args:
+        pixels: The batch.
+        networks: All of them.
+        missing: For each network, which of all images have no row, (N,).
+    """
+    batch = Embedded(
+        [], [], pixels.changed, pixels.failures, len(pixels.indices) + len(pixels.failures)
+    )
+    for network, needed in zip(networks, missing, strict=True):
+        places = [place for place, index in enumerate(pixels.indices) if needed[index]]
+        batch.indices.append([pixels.indices[place] for place in places])
+        if places:
+            batch.rows.append(network(pixels.tensors[network.recipe.transform][places]))
+        else:
+            batch.rows.append(np.empty((0, network.recipe.dim), np.float32))
+    return batch
+
+
+def embed_all(
+    images: ImageSet,
+    identities: Sequence[Identity],
+    columns: Sequence[Column],
+    batches: Iterable[Sequence[int]],
+    *,
+    device: str,
+    n_workers: int,
+) -> Generator[Embedded, None, None]:
+    """Read the batches and give each network the images whose rows it misses, batch after batch in order."""
+    networks = [Network(column.encoder.module, column.recipe, device=device) for column in columns]
+    missing = [~column.known for column in columns]
+    read = partial(
+        read_pixels,
+        images,
+        identities,
+        transforms=sorted({column.recipe.transform for column in columns}),
+    )
+    compute = partial(embed, networks=networks, missing=missing)
+    try:
+        if device == "cpu":
+            # Two networks on a core each are faster than one on both, whose threads wait for one another at every layer.
+            yield from map_in_order(
+                lambda batch: compute(read(batch)),
+                batches,
+                n_workers=n_workers,
+                set_up=_use_one_thread,
+            )
+        else:
+            yield from map(
+                compute, map_in_order(read, batches, n_workers=n_workers, set_up=_use_one_thread)
+            )
+    finally:
+        torch.set_num_threads(torch.get_num_threads())  # what threads of the caller will start with
+
+
+def _use_one_thread() -> None:
+    """Torch keeps the number for each thread; those that run have theirs."""
+    torch.set_num_threads(1)

@@ -1,0 +1,198 @@
+"""Feature files of others: one reader a suffix, each from a path to Contents."""
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fewlabels.errors import FileFormatError, InputError, MissingExtraError, unknown_choice
+from fewlabels.features import storage
+from fewlabels.features.feature_set import FeatureSet
+from fewlabels.features.labels import UNLABELLED
+from fewlabels.features.storage import Contents, reading
+from fewlabels.unpickle import load_plain
+
+BLOCKS = (".npy", ".npz")  # formats whose rows may come without labels, in equal blocks
+PICKLE_HOLDS = "a pickled dict of class -> list of feature vectors"
+
+
+def read_features(
+    path: str | Path, *, per_class: int | None = None, labels_needed: bool = True
+) -> FeatureSet:
+    """Read a FeatureSet from a file of any known format, told by its suffix.
+
+    Args:
+        path: A .safetensors, .npz, .npy, .parquet, .pt, .pkl or .plk file. Pickles are read without
+            running anything they ask for.
+        per_class: For a .npy or .npz file without labels: each K consecutive rows are one class.
+        labels_needed: Whether a file without labels is refused; if not, all of its rows are unlabelled.
+    """
+    path = Path(path)
+    storage.require_file(path)
+    suffix = path.suffix.lower()
+    if suffix not in READERS:
+        raise unknown_choice(f"the suffix of {path}", suffix, READERS)
+    reader = READERS[suffix]
+    with reading(path, holds=reader.holds):
+        contents = reader.read(path)
+    labels = contents.labels
+    if per_class is not None:
+        if suffix not in BLOCKS or labels is not None:
+            raise InputError(
+                f"per_class must be left out unless a .npy or .npz file has no labels, got {per_class} for {path}."
+            )
+        labels = block_labels(len(contents.features), per_class)
+    elif labels is None:
+        if labels_needed:
+            raise FileFormatError(
+                f"{path} must come with labels, got features only. {_way_to_labels(path)}"
+            )
+        labels = np.full(len(contents.features), UNLABELLED)
+    with reading(path, holds=reader.holds):
+        about = contents.provenance or {"file": path.name}
+        return FeatureSet.from_arrays(
+            contents.features, labels, contents.class_names, about, contents.names
+        )
+
+
+def block_labels(n_rows: int, per_class: int) -> NDArray[np.int64]:
+    """Labels of rows of which each `per_class` consecutive ones are one class, (n_rows,).
+
+    >>> block_labels(6, 2).tolist()
+    [0, 0, 1, 1, 2, 2]
+    """
+    if per_class < 1 or n_rows % per_class:
+        raise InputError(
+            f"per_class (--per-class) must be a whole part of the {n_rows} rows, got {per_class}."
+        )
+    return np.arange(n_rows) // per_class
+
+
+def _labels_file(path: Path) -> Path:
+    return path.with_name(f"{path.stem}_labels.npy")
+
+
+def _way_to_labels(path: Path) -> str:
+    if path.suffix.lower() not in BLOCKS:
+        return "Add them to it as 'labels'."
+    where = (
+        f"as {_labels_file(path).name} beside it"
+        if path.suffix.lower() == ".npy"
+        else "in it as 'labels'"
+    )
+    return f"Save them {where}, or give --per-class K (in Python per_class=K) if each K consecutive rows are one class."
+
+
+def _load_npy(path: Path) -> Any:
+    with path.open("rb") as file:
+        return np.lib.format.read_array(file, allow_pickle=False)
+
+
+def _read_npy(path: Path) -> Contents:
+    features = np.atleast_1d(_load_npy(path))
+    beside = _labels_file(path)
+    if not beside.exists():
+        return Contents(features, labels=None)
+    with reading(beside, holds="the labels (N,), names or whole numbers"):
+        return Contents(features, _load_npy(beside))
+
+
+def _read_npz(path: Path) -> Contents:
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+        if "labels" not in arrays and (
+            damaged := arrays.zip.testzip()
+        ):  # raises by itself where a damaged name hides them
+            raise ValueError(f"'{damaged}' is damaged")
+        names = arrays["class_names"].tolist() if "class_names" in arrays else None
+        return Contents(np.atleast_1d(arrays["features"]), arrays.get("labels"), names)
+
+
+def _read_parquet(path: Path) -> Contents:
+    try:
+        from pyarrow import compute, parquet
+    except ImportError:
+        raise MissingExtraError(
+            "pyarrow", extra="parquet", purpose="Reading .parquet files"
+        ) from None
+    with path.open("rb") as file:
+        table = parquet.read_table(file)
+    embedding = table["embedding"]
+    lengths = compute.unique(compute.list_value_length(embedding)).to_pylist()
+    if len(lengths) != 1 or lengths[0] is None:
+        raise InputError(
+            f"embedding must be a vector of the same length in every row, got lengths {lengths[:5]}."
+        )
+    features = compute.list_flatten(embedding).to_numpy().reshape(-1, lengths[0])
+    labels = (
+        table["label"].to_pylist()
+        if "label" in table.column_names
+        else np.full(len(features), UNLABELLED)
+    )
+    return Contents(features, labels)
+
+
+def _read_pt(path: Path) -> Contents:
+    import torch
+
+    def to_numpy(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            plain = value.detach()
+            return (
+                plain.float() if plain.dtype == torch.bfloat16 else plain
+            ).numpy()  # numpy has no bfloat16
+        if isinstance(value, dict):
+            return {key: to_numpy(item) for key, item in value.items()}
+        return [to_numpy(item) for item in value] if isinstance(value, list | tuple) else value
+
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:  # torch's own text tells how to load it all the same
+        raise InputError(
+            "the file must hold only tensors and plain data, got other objects or damaged bytes."
+        ) from error
+    return _from_dict(to_numpy(content))
+
+
+def _read_pickle(path: Path) -> Contents:
+    return _from_dict(load_plain(path.read_bytes(), where=str(path), holds=PICKLE_HOLDS))
+
+
+def _from_dict(content: Any) -> Contents:
+    """Either {"features"[, "labels"[, "class_names"]]} or {class: vectors}."""
+    if not isinstance(content, dict) or not content:
+        raise InputError(f"the file must hold a dict with entries, got {type(content).__name__}.")
+    if "features" in content:
+        return Contents(content["features"], content.get("labels"), content.get("class_names"))
+    blocks = [np.asarray(vectors) for vectors in content.values()]
+    dim = blocks[0].shape[-1] if blocks[0].ndim else 0
+    for name, block in zip(content, blocks, strict=True):
+        if block.ndim != 2 or len(block) == 0 or block.shape[1] != dim:
+            raise InputError(
+                f"class {name!r} must hold at least one vector of {dim} numbers like the first class, got shape {block.shape}."
+            )
+    labels = [name for name, block in zip(content, blocks, strict=True) for _ in block]
+    return Contents(np.concatenate(blocks), labels)
+
+
+class Reader(NamedTuple):
+    """How a format is read, and what its file must hold, for the message when it does not."""
+
+    read: Callable[[Path], Contents]
+    holds: str
+
+
+_PICKLE = Reader(_read_pickle, PICKLE_HOLDS)
+READERS: dict[str, Reader] = {
+    ".safetensors": Reader(storage.read, storage.HOLDS),
+    ".npz": Reader(_read_npz, "arrays 'features' (N, D), 'labels' (N,) and perhaps 'class_names'"),
+    ".npy": Reader(_read_npy, "an array (N, D) of numbers"),
+    ".parquet": Reader(
+        _read_parquet, "a column 'embedding' of vectors and perhaps a column 'label'"
+    ),
+    ".pt": Reader(_read_pt, "tensors {'features', 'labels'} or {class: vectors}"),
+    ".pkl": _PICKLE,
+    ".plk": _PICKLE,  # as the authors spell it
+}

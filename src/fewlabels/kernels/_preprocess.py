@@ -1,0 +1,87 @@
+"""`unit` and `center` of one episode, compiled: on the vectors, and on their inner products (Gram space)."""
+
+import math
+
+import numpy as np
+
+from fewlabels.kernels._math import Array, dot, fast_jit
+from fewlabels.kernels.codes import CENTER_BY_SUPPORT, CENTER_JOINTLY
+
+
+@fast_jit
+def normalise_rows(x: Array) -> None:
+    """Unit norm of each row; a zero vector stays zero."""
+    for i in range(len(x)):
+        row = x[i]
+        squared = dot(row, row)
+        scale = x.dtype.type(1.0 / math.sqrt(squared)) if squared > 1e-30 else x.dtype.type(0)
+        for k in range(len(row)):
+            row[k] *= scale
+
+
+@fast_jit
+def center_rows(x: Array, n_support: int, n_query: int, step: int) -> None:
+    """Subtract each side's mean, the joint one or the support's; a side of one row loses the joint one, as in `center`."""
+    n = n_support + n_query
+    one = x.dtype.type(1)
+    means = np.zeros((2, x.shape[1]), x.dtype)
+    for side in range(2):
+        first, last = (0, n_support) if side == 0 or step == CENTER_BY_SUPPORT else (n_support, n)
+        if step == CENTER_JOINTLY or last - first <= 1:
+            first, last = 0, n
+        mean, inverse = means[side], one / (last - first)
+        for i in range(first, last):
+            row = x[i]
+            for k in range(len(row)):
+                mean[k] += row[k] * inverse
+    for i in range(n):
+        row, mean = x[i], means[0 if i < n_support else 1]
+        for k in range(len(row)):
+            row[k] -= mean[k]
+
+
+@fast_jit
+def normalise_gram(g: Array) -> None:
+    """Unit norm in Gram space: divide by the norms of row and column."""
+    n = len(g)
+    scale = np.empty(n, g.dtype)
+    for i in range(n):
+        scale[i] = 1.0 / math.sqrt(g[i, i]) if g[i, i] > 1e-30 else 0.0
+    for i in range(n):
+        for j in range(n):
+            g[i, j] *= scale[i] * scale[j]
+
+
+@fast_jit
+def center_gram(g: Array, n_support: int, n_query: int, step: int) -> None:
+    """Centering in Gram space: each side's mean, the joint one or the support's leaves rows and columns."""
+    n = n_support + n_query
+    one = g.dtype.type(1)
+    toward = np.zeros((2, len(g)), g.dtype)  # <x_i, mean of side>
+    for side in range(2):
+        first, last = (0, n_support) if side == 0 or step == CENTER_BY_SUPPORT else (n_support, n)
+        if (
+            step == CENTER_JOINTLY or last - first <= 1
+        ):  # a side of one row is centered by the mean of all, as in `center`
+            first, last = 0, n
+        means, inverse = toward[side], one / (last - first)
+        for i in range(first, last):
+            row = g[i]
+            for k in range(n):
+                means[k] += row[k] * inverse
+    between = np.zeros((2, 2), g.dtype)  # <mean of side, mean of side>
+    for a in range(2):
+        for b in range(2):
+            first, last = (0, n_support) if b == 0 or step == CENTER_BY_SUPPORT else (n_support, n)
+            if step == CENTER_JOINTLY or last - first <= 1:
+                first, last = 0, n
+            for k in range(first, last):
+                between[a, b] += toward[a, k] * (one / (last - first))
+    for i in range(n):
+        a = 0 if i < n_support else 1
+        row, its_side = g[i], toward[a]
+        to_support, to_query = between[a, 0] - toward[0, i], between[a, 1] - toward[1, i]
+        for k in range(n_support):
+            row[k] += to_support - its_side[k]
+        for k in range(n_support, n):
+            row[k] += to_query - its_side[k]

@@ -1,0 +1,30 @@
+// What the server is asked. Changes carry the token of this start; pictures are asked for by number only.
+
+const token = document.querySelector('meta[name="fewlabels-token"]').content;
+
+export class Refused extends Error {}
+export class Unreachable extends Error {}
+
+async function ask(path, options = {}) {
+  let answer;
+  try {
+    answer = await fetch(path, { cache: "no-store", ...options });
+  } catch {
+    throw new Unreachable("The server does not answer. What the page shows is kept; start it again and open its link.");
+  }
+  if (answer.status === 204) return null;
+  if (answer.status === 403 || answer.status === 421) throw new Unreachable("The server was started anew: open the link that it printed.");
+  const content = await answer.json().catch(() => ({}));
+  if (!answer.ok) throw new Refused(content.error || `The server refused (${answer.status}).`);
+  return content;
+}
+
+const post = (path, body) =>
+  ask(path, { method: "POST", headers: { "Content-Type": "application/json", "X-Ptmap-Token": token }, body: JSON.stringify(body) });
+
+export const getProject = () => ask("/api/project");
+export const getState = (since) => ask(`/api/state?since=${since}`);
+export const getItem = (item) => ask(`/api/item/${item}`);
+export const decide = (items, label) => post("/api/decide", { items, label });
+export const confirm = (items, labels) => post("/api/confirm", { items, labels });
+export const undo = () => post("/api/undo", {});

@@ -1,0 +1,1 @@
+"""Methods: support and query rows to an assignment of queries to classes."""

@@ -1,0 +1,145 @@
+"""Picture of Figure 2: the paper's fitted curves above, our histograms with theirs below, all skewnesses beside."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fewlabels.evaluation.plots import FAINT, INK, STYLE, can_draw
+from fewlabels.paper.pictures import dress, finish, set_heading
+from fewlabels.paper.published import DATASETS
+from fewlabels.paper.report import Report
+
+COLORS = ("#D55E00", "#0072B2", "#009E73", "#E69F00", "#CC79A7")  # Okabe and Ito (2008)
+DASHES = (
+    "-",
+    (0, (5, 1.2)),
+    (0, (2, 1)),
+    (0, (5, 1.2, 1, 1.2)),
+    (0, (1, 0.8)),
+)  # for those who see no colors
+BEFORE, AFTER = "#E69F00", "#0072B2"
+PAPER_TOP = 0.5  # the paper draws its curves from 0 to here
+PANELS = ("before", "after")
+SHOWN_SHARE = 0.998  # of the skewnesses; the few beyond would squeeze the rest
+
+
+def draw_distributions(report: Report) -> dict[str, bytes]:
+    """The bytes of a "png" and an "svg" file."""
+    can_draw()
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    data = report.data
+    with rc_context(STYLE):
+        figure = Figure(figsize=(7.4, 4.6), layout="constrained")
+        grid = figure.add_gridspec(2, 3, width_ratios=(1, 1, 0.95))
+        for column, panel in enumerate(PANELS):
+            top, bottom = figure.add_subplot(grid[0, column]), figure.add_subplot(grid[1, column])
+            _draw_paper(top, data["published"], panel)
+            if data["dataset"]:
+                _draw_ours(bottom, data["histograms"], panel)
+                bottom.set_title(f"ours: {panel} PT", fontsize=8.5, loc="left")
+                bottom.set_xlabel(f"value of feature {data['feature']}")
+            else:
+                bottom.set_axis_off()
+                bottom.text(
+                    0.5,
+                    0.5,
+                    "no features here",
+                    ha="center",
+                    color=FAINT,
+                    transform=bottom.transAxes,
+                )
+            if column == 0:
+                top.set_ylabel("images a bin")
+                bottom.set_ylabel("images a bin")
+        if data["dataset"]:
+            _draw_skewness(figure.add_subplot(grid[:, 2]), data)
+        set_heading(figure, report, *_conditions(data))
+        return finish(figure)
+
+
+def _conditions(data: Mapping[str, Any]) -> list[str]:
+    paper = "paper: miniImageNet, WRN, fitted curves only"
+    if not data["dataset"]:
+        return [paper]
+    bins = len(data["histograms"][0]["counts"])
+    which = f"feature {data['feature']} (of typical skewness), n = {data['n_images']} images a class, {bins} bins"
+    return [paper, f"ours: {DATASETS[data['dataset']]}, WRN, {which}"]
+
+
+def _draw_paper(panel: Any, published: list[dict[str, Any]], which: str) -> None:
+    dress(panel)
+    x = np.linspace(0, PAPER_TOP, 200)
+    fits = [each for each in published if each["panel"] == which]
+    for color, dashes, fit in zip(COLORS, DASHES, fits, strict=True):
+        panel.plot(
+            x, _curve(fit, x), color=color, linewidth=1.3, linestyle=dashes, label=fit["name"]
+        )
+    panel.set(xlim=(0, PAPER_TOP), ylim=(0, None))
+    panel.set_title(f"paper: {which} PT", fontsize=8.5, loc="left")
+    panel.legend(fontsize=7, frameon=False, loc="upper right", handlelength=2.6)
+
+
+def _draw_ours(panel: Any, histograms: list[dict[str, Any]], which: str) -> None:
+    dress(panel)
+    shown = [each for each in histograms if each["panel"] == which]
+    top = max(max(each["counts"][1:]) for each in shown)
+    first = max(each["counts"][0] for each in shown)
+    for color, dashes, each in zip(COLORS, DASHES, shown, strict=False):
+        edges = np.asarray(each["edges"])
+        panel.stairs(each["counts"], edges, color=color, alpha=0.14, fill=True)
+        if each["fit"]:
+            x = np.linspace(edges[0], edges[-1], 200)
+            panel.plot(
+                x,
+                _curve(each["fit"], x),
+                color=color,
+                linewidth=1.5,
+                linestyle=dashes,
+                label=each["name"],
+            )
+    high = 2.5 * top < first  # a spike at zero would flatten the rest
+    panel.set(
+        xlim=(0, shown[0]["edges"][-1]),
+        ylim=(0, 1.75 * top if high or which == "after" else 1.15 * max(top, first)),
+    )
+    legend = panel.legend(
+        fontsize=7,
+        frameon=False,
+        loc="upper right",
+        handlelength=2.6,
+        ncols=1 if which == "before" else 2,
+    )
+    legend.set_title(f"first bin: up to {first} images" if high else None, {"size": 7})
+
+
+def _draw_skewness(panel: Any, data: Mapping[str, Any]) -> None:
+    dress(panel)
+    edges = np.asarray(data["skewness_edges"])
+    shares = {
+        which: np.asarray(data["skewness"][which]) / sum(data["skewness"][which])
+        for which in PANELS
+    }
+    for which, color, dashes in zip(PANELS, (BEFORE, AFTER), ("-", (0, (4, 1.2))), strict=True):
+        label = f"{which} PT, median {data['skewness_median'][which]:+.2f}"
+        panel.stairs(100 * shares[which], edges, color=color, fill=True, alpha=0.25)
+        panel.stairs(
+            100 * shares[which], edges, color=color, linewidth=1.4, linestyle=dashes, label=label
+        )
+    reached = np.mean([np.cumsum(each) for each in shares.values()], axis=0)
+    low, high = (int(np.searchsorted(reached, share)) for share in (1 - SHOWN_SHARE, SHOWN_SHARE))
+    panel.set_xlim(edges[low], edges[min(high + 1, len(edges) - 1)])
+    panel.axvline(0, color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
+    panel.set_title("ours: all features, all classes", fontsize=8.5, loc="left")
+    panel.set_xlabel("skewness within a class")
+    panel.set_ylabel(f"share of the {data['n_features']} × {data['n_classes']} (%)")
+    panel.set_ylim(0, 1.2 * panel.get_ylim()[1])  # room for the legend
+    panel.legend(fontsize=7.5, frameon=False, loc="upper right")
+
+
+def _curve(fit: dict[str, float], x: Any) -> Any:
+    if "mean" in fit:
+        return fit["a"] * np.exp(-((x - fit["mean"]) ** 2) / (2 * fit["std"] ** 2))
+    return fit["a"] * np.exp(-fit["b"] * x) + fit["c"]

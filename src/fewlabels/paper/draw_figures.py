@@ -1,0 +1,201 @@
+"""Pictures of Figures 3 and 4: the paper's curves dashed with hollow marks, ours solid with filled ones."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from fewlabels.evaluation.plots import FAINT, INK, NAMES, NOVEL, STYLE, VALIDATION, can_draw
+from fewlabels.paper.pictures import dress, finish, set_heading
+from fewlabels.paper.published import DATASETS
+from fewlabels.paper.report import Report
+
+GREEN, PURPLE = "#009E73", "#CC79A7"
+COLORS = {
+    "PT+NCM": (GREEN, "s"),
+    "PT+MAP, at least 30 of each": (VALIDATION, "D"),
+    "PT+MAP, sizes known": (NOVEL, "o"),
+}
+BY_DATASET = {"mini-imagenet": ("#E69F00", "^"), "cub": (GREEN, "s"), "cifar-fs": (NOVEL, "o")}
+BY_SPLIT = {"val": ("validation", VALIDATION, "D"), "novel": ("novel", NOVEL, "o")}
+PAPER_LINE = (0, (3, 2))
+LOOKS = "paper: dashed line, hollow marks; ours: solid line, filled marks"
+FLOOR = (
+    80.0  # percent, of Figure 3: a bound that is untrue falls far below and would flatten the rest
+)
+
+
+def draw_imbalance(report: Report) -> dict[str, bytes]:
+    """Figure 3: the paper left, ours right, on one scale."""
+    can_draw()
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    data = report.data
+    with rc_context(STYLE):
+        figure = Figure(figsize=(7.2, 3.6), layout="constrained")
+        panels = figure.subplots(1, 2, sharey=True)
+        for curve in data["curves"]:
+            color, marker = COLORS[curve["name"]]
+            _paper_curve(panels[0], curve["published"], color, marker)
+            _our_curve(panels[1], curve["ours"], color, marker, label=curve["name"])
+        ours = DATASETS[data["dataset"]] if data["dataset"] else "no features here"
+        for panel, title in zip(panels, ("paper: miniImageNet", f"ours: {ours}"), strict=True):
+            dress(panel)
+            panel.set_title(title, fontsize=8.5, loc="left")
+            panel.set_xlabel("q₁, queries of class 1 among 100")
+            panel.set_xticks([1, 10, 20, 30, 40, 50])
+        if data["dataset"]:
+            panels[1].axvspan(-2, 30, color="#F3F3F3", zorder=0, linewidth=0)
+            panels[1].text(
+                1,
+                FLOOR + 0.5,
+                _off_scale(data["curves"]),
+                fontsize=7.5,
+                color="#5A5A5A",
+                va="bottom",
+                linespacing=1.35,
+            )
+        panels[0].set(xlim=(-1.5, 52.5), ylim=(FLOOR, 100.4))
+        panels[1].set(xlim=(-1.5, 52.5))
+        panels[0].set_ylabel("accuracy (%)")
+        handles, labels = panels[1].get_legend_handles_labels()
+        figure.legend(
+            handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=8
+        )
+        set_heading(
+            figure,
+            report,
+            f"2-way 1-shot, WRN; ours: n = {data['n_episodes']:,} episodes a point, bands: 95 % interval",
+            LOOKS,
+        )
+        return finish(figure)
+
+
+def draw_knobs(report: Report) -> dict[str, bytes]:
+    """Figure 4: four panels; in (2) to (4) the dashed vertical lines are the values chosen on validation classes."""
+    can_draw()
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    data = report.data
+    with rc_context(STYLE):
+        figure = Figure(figsize=(7.2, 5.8), layout="constrained")
+        panels = figure.subplots(2, 2).flat
+        first = next(panels)
+        for curve in data["queries"]:
+            color, marker = BY_DATASET[curve["dataset"]]
+            _paper_curve(
+                first,
+                curve["published"],
+                color,
+                marker,
+                label=f"{DATASETS[curve['dataset']]}, paper",
+            )
+            if any(cell for _, cell in curve["ours"]):
+                _our_curve(
+                    first, curve["ours"], color, marker, label=f"{DATASETS[curve['dataset']]}, ours"
+                )
+        dress(first)
+        first.set_xlabel("(1) number of queries, 5q")
+        first.set_ylabel("accuracy (%)")
+        low, high = first.get_ylim()
+        first.set_ylim(low - 0.25 * (high - low), high)  # room for the legend
+        first.set_title(
+            "the paper's three datasets; ours where features are here", fontsize=7.5, color=INK
+        )
+        first.legend(fontsize=7.5, frameon=False, loc="lower right", handlelength=2.6)
+        for number, (panel, curve) in enumerate(zip(panels, data["knobs"], strict=True), start=2):
+            _draw_knob(panel, curve, number, DATASETS[data["dataset"]] if data["dataset"] else None)
+        handles, labels = panel.get_legend_handles_labels()
+        figure.legend(
+            handles,
+            labels,
+            loc="outside lower center",
+            ncols=2,
+            frameon=False,
+            fontsize=7.5,
+            title="(2) to (4)",
+            title_fontsize=7.5,
+        )
+        set_heading(
+            figure,
+            report,
+            f"5-way 1-shot, WRN, PT+MAP; ours: n = {data['n_episodes']:,} episodes a point, bands: 95 % interval",
+            LOOKS,
+        )
+        return finish(figure)
+
+
+def _draw_knob(panel: Any, curve: dict[str, Any], number: int, ours: str | None) -> None:
+    for split, (name, color, marker) in BY_SPLIT.items():
+        _paper_curve(
+            panel, curve["published"][split], color, marker, label=f"{name}, paper (miniImageNet)"
+        )
+        if ours:
+            _our_curve(panel, curve["ours"][split], color, marker, label=f"{name}, ours ({ours})")
+    dress(panel)
+    panel.axvline(curve["paper_choice"], color=FAINT, linestyle=PAPER_LINE, linewidth=1.0, zorder=1)
+    peak = curve["peaks"]["val"]
+    words = f"chosen on validation: paper {curve['paper_choice']:g}"
+    if peak is not None:
+        panel.axvline(peak, color=INK, linestyle=PAPER_LINE, linewidth=1.0, zorder=1)
+        words += f" (grey), ours {peak:g} (black)"
+    panel.set_title(
+        "\n".join(filter(None, [words, _worth(curve)])), fontsize=7.5, color=INK, linespacing=1.3
+    )
+    panel.set_xlabel(f"({number}) {NAMES[curve['knob']]}")
+    panel.set_ylabel("accuracy (%)")
+    if curve["knob"] == "beta":
+        panel.set_xticks([-2, -1, 0, 0.5, 1, 2], ["−2", "−1", "0", "0.5", "1", "2"])
+
+
+def _paper_curve(
+    panel: Any,
+    points: Sequence[Sequence[float]],
+    color: str,
+    marker: str,
+    *,
+    label: str | None = None,
+) -> None:
+    x, y = zip(*points, strict=True)
+    look = {"markersize": 3.6, "markerfacecolor": "white", "markeredgewidth": 0.9, "linewidth": 1.0}
+    panel.plot(x, y, color=color, marker=marker, linestyle=PAPER_LINE, label=label, **look)
+
+
+def _our_curve(
+    panel: Any, points: Sequence[Sequence[Any]], color: str, marker: str, *, label: str
+) -> None:
+    measured = [
+        (x, cell["accuracy"], cell["ci95"] or 0.0) for x, cell in points if cell is not None
+    ]
+    panel.plot(
+        [x for x, _, _ in measured],
+        [y for _, y, _ in measured],
+        color=color,
+        marker=marker,
+        markersize=3.8,
+        linewidth=1.6,
+        label=label,
+    )
+    low, high = ([y + side * half for _, y, half in measured] for side in (-1, 1))
+    panel.fill_between([x for x, _, _ in measured], low, high, color=color, alpha=0.2, linewidth=0)
+
+
+def _worth(curve: dict[str, Any]) -> str:
+    """What our choice gains over the paper's, in points."""
+    at, peak = curve["paper_choice"], curve["peaks"]["val"]
+    if peak == at or None in curve["gains"].values():
+        return ""
+    gains = [
+        f"{gain:+.2f} {BY_SPLIT[split][0]}".replace("-", "−")
+        for split, (gain, _) in curve["gains"].items()
+    ]
+    return f"{peak:g} instead of {at:g}: {', '.join(gains)} (points)"
+
+
+def _off_scale(curves: Sequence[dict[str, Any]]) -> str:
+    """What is said of the points of a bound that is not true."""
+    bound = next(curve for curve in curves if "at least" in curve["name"])
+    q1, cell = bound["ours"][0]
+    return "“at least 30” is\nuntrue here" + (
+        f": {cell['accuracy']:.1f} %\nat q₁ = {q1}" if cell else ""
+    )

@@ -1,0 +1,101 @@
+"""Every table and figure that can be regenerated, and the run that does it."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from fewlabels.errors import unknown_choice
+from fewlabels.evaluation.folder import write_file
+from fewlabels.evaluation.tables import Table
+from fewlabels.paper.figure2 import DistributionExhibit
+from fewlabels.paper.figure3 import ImbalanceExhibit
+from fewlabels.paper.figure4 import KnobsExhibit
+from fewlabels.paper.ledger import Entry, Ledger
+from fewlabels.paper.library import Library
+from fewlabels.paper.orderings import OrderingsExhibit
+from fewlabels.paper.page import write_page
+from fewlabels.paper.provenance import annotate
+from fewlabels.paper.published import read_published
+from fewlabels.paper.report import Exhibit, Report, read_reports, write_report
+from fewlabels.paper.tables import PaperTableExhibit
+from fewlabels.paper.timing import TimeExhibit
+
+ALL, PAGE = "all", "index.html"
+
+
+def make_exhibits() -> dict[str, Exhibit]:
+    """All exhibits by name, in the order of the paper."""
+    exhibits: list[Exhibit] = [PaperTableExhibit(name) for name in read_published().tables]
+    exhibits += [
+        DistributionExhibit(),
+        ImbalanceExhibit(),
+        KnobsExhibit(),
+        TimeExhibit(),
+        OrderingsExhibit(),
+    ]
+    return {exhibit.name: exhibit for exhibit in exhibits}
+
+
+def choose_exhibits(names: Sequence[str]) -> list[Exhibit]:
+    """Exhibits by name; "all" stands for every one."""
+    known = make_exhibits()
+    for name in names:
+        if name != ALL and name not in known:
+            raise unknown_choice("what to reproduce", name, (*known, ALL))
+    return [exhibit for name, exhibit in known.items() if name in names or ALL in names]
+
+
+def list_exhibits(library: Library) -> Table:
+    """What there is, what it needs, and whether that is here."""
+    rows = []
+    for exhibit in make_exhibits().values():
+        parts = list(dict.fromkeys(part for source in exhibit.sources() for part in source.parts))
+        here = [part for part in parts if library.has(part)]
+        state = "all here" if len(here) == len(parts) else f"{len(here)} of {len(parts)} here"
+        by_dataset: dict[str, list[str]] = {}
+        for part in parts:
+            by_dataset.setdefault(part.dataset, []).append(part.backbone)
+        needs = "; ".join(
+            f"{dataset}: {', '.join(dict.fromkeys(backbones))}"
+            for dataset, backbones in by_dataset.items()
+        )
+        rows.append((exhibit.name, exhibit.title, state, needs))
+    caption = f"features are looked for in {library.artifacts}/DATASET/BACKBONE/{{val,novel}}.safetensors, or named with --features"
+    return Table("fewlabels reproduce NAME", ("name", "what", "features", "needs"), [rows], caption)
+
+
+def all_entries(exhibits: Iterable[Exhibit], library: Library) -> list[Entry]:
+    """The cells of several exhibits, in their order."""
+    return [entry for exhibit in exhibits for entry in exhibit.entries(library)]
+
+
+def publish(
+    exhibits: Iterable[Exhibit], ledger: Ledger, *, drawing: bool, command: str
+) -> list[Report]:
+    """Write the files of exhibits from what the ledger holds, and the page of all that is in the folder.
+
+    Args:
+        exhibits: To write.
+        ledger: After `measure`.
+        drawing: Whether to draw; pictures that were drawn before are kept otherwise.
+        command: For the record.
+    """
+    reports = []
+    for exhibit in exhibits:
+        report = annotate(exhibit.report(ledger), ledger.library)
+        write_report(
+            ledger.folder, report, exhibit.draw(report) if drawing else {}, command=command
+        )
+        reports.append(report)
+    write_folder_page(ledger.folder)
+    return reports
+
+
+def write_folder_page(folder: Path) -> None:
+    """One page of all exhibits of a folder."""
+    found = read_reports(folder, list(make_exhibits()))
+    pictures = {
+        each["name"]: path.read_bytes()
+        for each in found
+        if (path := folder / f"{each['name']}.svg").is_file()
+    }
+    write_file(folder / PAGE, write_page(found, pictures).encode())

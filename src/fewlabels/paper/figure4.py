@@ -1,0 +1,215 @@
+"""Figure 4: accuracy against the number of queries, and against beta, lam and alpha on validation and novel classes."""
+
+from typing import Any
+
+from fewlabels.evaluation.tables import NONE, Table
+from fewlabels.paper.ledger import Entry, Ledger, make_entry
+from fewlabels.paper.library import Library, Source
+from fewlabels.paper.peaks import SPLITS, describe_peak, describe_plateau, explain_beta, gain_of
+from fewlabels.paper.published import DATASETS, read_published
+from fewlabels.paper.report import Report, describe_run, sources_here, words_of
+from fewlabels.paper.timing import BENCHMARKS
+
+WAYS = 5
+BETWEEN = {
+    "beta": (0.3, 0.7),
+    "lam": (7.0,),
+    "alpha": (),
+}  # values of ours that the paper's range leaves out
+CHOSEN = {"beta": 0.5, "lam": 10.0, "alpha": 0.4}  # the paper's dashed lines
+KNOBS = tuple(CHOSEN)
+PREFERRED = (BENCHMARKS[0].dataset, "cifar-fs", "cub")
+
+
+class KnobsExhibit:
+    """Four panels of curves."""
+
+    name = "figure4"
+
+    def __init__(self) -> None:
+        self._paper = read_published().figures[self.name]
+        self.title = self._paper.title
+
+    def sources(self) -> list[Source]:
+        """See `Exhibit`."""
+        return [*BENCHMARKS, *(Source(dataset, "wrn28-10", "val") for dataset in PREFERRED)]
+
+    def entries(self, library: Library) -> list[Entry]:
+        """See `Exhibit`."""
+        by_queries = [
+            _by_queries(source, size)
+            for source in BENCHMARKS
+            if library.has(source)
+            for size in self._sizes()
+        ]
+        dataset = _dataset(library)
+        if dataset is None:
+            return by_queries
+        return by_queries + [
+            _at(dataset, split, knob, x)
+            for knob in KNOBS
+            for x in self.values(knob)
+            for split in SPLITS
+        ]
+
+    def values(self, knob: str) -> list[float]:
+        """The paper's values of a knob, and ours between them."""
+        return sorted({*(x for x, _ in self._paper.find(knob, "novel").points), *BETWEEN[knob]})
+
+    def report(self, ledger: Ledger) -> Report:
+        """See `Exhibit`."""
+        dataset = _dataset(ledger.library)
+        sections: list[list[tuple[str, ...]]] = []
+        queries, knobs = [], []
+        for source in BENCHMARKS:
+            published = dict(self._paper.find("queries", source.dataset).points)
+            ours = [(size, ledger.find(_by_queries(source, size))) for size in published]
+            queries.append(
+                {"dataset": source.dataset, "published": list(published.items()), "ours": ours}
+            )
+            sections.append(
+                [
+                    (
+                        f"5q, {DATASETS[source.dataset]}",
+                        f"{x:g}",
+                        NONE,
+                        f"{published[x]:.2f}",
+                        NONE,
+                        words_of(cell),
+                        "",
+                    )
+                    for x, cell in ours
+                ]
+            )
+        for knob in KNOBS:
+            curve = self._knob(knob, dataset, ledger)
+            knobs.append(curve)
+            sections.append(_knob_rows(curve))
+        where = DATASETS[dataset] if dataset else "no features here"
+        header = ("knob", "value", "val paper", "novel paper", "val ours", "novel ours", "")
+        about = f"5-way 1-shot, WRN; knobs: paper on miniImageNet, ours on {where}"
+        table = Table(
+            f"Figure 4: {self.title}", header, sections, f"{about}; {describe_run(ledger)}"
+        )
+        data = {
+            "dataset": dataset,
+            "queries": queries,
+            "knobs": knobs,
+            "n_episodes": ledger.n_episodes,
+        }
+        sources = sources_here(self.entries(ledger.library), ledger.library)
+        return Report(
+            self.name,
+            self.title,
+            self._paper.caption,
+            table,
+            tuple(self._notes(ledger, dataset, knobs)),
+            data,
+            sources,
+        )
+
+    def draw(self, report: Report) -> dict[str, bytes]:
+        """See `Exhibit`."""
+        from fewlabels.paper.draw_figures import draw_knobs
+
+        return draw_knobs(report)
+
+    def _sizes(self) -> list[float]:
+        return [x for x, _ in self._paper.find("queries", "cifar-fs").points]
+
+    def _knob(self, knob: str, dataset: str | None, ledger: Ledger) -> dict[str, Any]:
+        """Points of a knob's curves, published and ours, and where ours peaks on validation classes."""
+        published = {split: list(self._paper.find(knob, split).points) for split in SPLITS}
+        ours = {
+            split: [
+                [x, ledger.find(_at(dataset, split, knob, x)) if dataset else None]
+                for x in self.values(knob)
+            ]
+            for split in SPLITS
+        }
+        peaks = {split: _peak(points) for split, points in ours.items()}
+        peak = peaks["val"]
+        gains = {
+            split: gain_of(points, peak, CHOSEN[knob]) if peak is not None else None
+            for split, points in ours.items()
+        }
+        return {
+            "knob": knob,
+            "published": published,
+            "ours": ours,
+            "paper_choice": CHOSEN[knob],
+            "peaks": peaks,
+            "gains": gains,
+        }
+
+    def _notes(self, ledger: Ledger, dataset: str | None, knobs: list[dict[str, Any]]) -> list[str]:
+        here = ledger.library
+        lines = [
+            f"Published only, {DATASETS[source.dataset]}: {here.how_to_get(source)}"
+            for source in BENCHMARKS
+            if not here.has(source)
+        ]
+        if dataset is None:
+            val = Source(PREFERRED[1], "wrn28-10", "val")
+            return [
+                *lines,
+                f"Curves of knobs published only: {here.how_to_get(val) if not here.has(val) else 'no novel features'}",
+            ]
+        lines += [
+            line
+            for curve in knobs
+            if curve["peaks"]["val"] is not None
+            for line in (describe_peak(curve), describe_plateau(curve))
+        ]
+        return [
+            *lines,
+            *explain_beta(
+                here.load(Source(dataset, "wrn28-10")), CHOSEN["beta"], knobs[0]["peaks"]["val"]
+            ),
+        ]
+
+
+def _dataset(library: Library) -> str | None:
+    """The dataset of the knobs' curves: the paper's, else the first with validation and novel features."""
+    return next(
+        (
+            name
+            for name in PREFERRED
+            if all(library.has(Source(name, "wrn28-10", split)) for split in SPLITS)
+        ),
+        None,
+    )
+
+
+def _by_queries(source: Source, size: float) -> Entry:
+    return make_entry(source, "map", queries=str(int(size) // WAYS))
+
+
+def _at(dataset: str, split: str, knob: str, value: float) -> Entry:
+    """One knob moved, the others at the paper's values for the dataset."""
+    moved: dict[str, Any] = {knob: value}
+    return make_entry(Source(dataset, "wrn28-10", split), "map", **moved)
+
+
+def _peak(points: list[list[Any]]) -> float | None:
+    measured = [(cell["accuracy"], x) for x, cell in points if cell is not None]
+    return max(measured)[1] if measured else None
+
+
+def _knob_rows(curve: dict[str, Any]) -> list[tuple[str, ...]]:
+    published = {split: dict(points) for split, points in curve["published"].items()}
+    rows = []
+    for (x, val), (_, novel) in zip(curve["ours"]["val"], curve["ours"]["novel"], strict=True):
+        said = (f"{published[split][x]:.2f}" if x in published[split] else NONE for split in SPLITS)
+        marks = [
+            word
+            for word, at in (
+                ("paper's choice", curve["paper_choice"]),
+                ("our peak on val", curve["peaks"]["val"]),
+            )
+            if x == at
+        ]
+        rows.append(
+            (curve["knob"], f"{x:g}", *said, words_of(val), words_of(novel), ", ".join(marks))
+        )
+    return rows

@@ -1,0 +1,164 @@
+"""What the paper claims to be better than what, tested on the cells that are here."""
+
+from dataclasses import dataclass
+from math import hypot
+from typing import Any
+
+from fewlabels.evaluation.tables import Table, interval
+from fewlabels.paper.figure3 import BOUND, CURVES, PREFERRED, Q1, imbalance_entry
+from fewlabels.paper.ledger import Cell, Entry, Ledger, make_entry
+from fewlabels.paper.library import Library, Source
+from fewlabels.paper.provenance import BACKBONES, describe_making
+from fewlabels.paper.published import DATASETS, SHOTS
+from fewlabels.paper.report import Report, sources_here
+from fewlabels.paper.timing import BENCHMARKS
+
+CLAIMS = (  # (better, worse) by recipe, and where the paper says so
+    ("ncm", "ncm-raw", "Table 5"),
+    ("kmeans", "ncm", "Table 5"),
+    ("map", "kmeans", "Table 5"),
+    ("map", "map-without-pt", "Table 6"),
+)
+SOURCES = tuple(
+    source._replace(backbone=backbone)
+    for source in BENCHMARKS
+    for backbone in ("wrn28-10", "resnet18", "resnet12")
+)
+TITLES = {
+    "ncm-raw": "NCM",
+    "ncm": "PT+NCM",
+    "kmeans": "PT+K-Means",
+    "map": "PT+MAP",
+    "map-without-pt": "MAP without PT",
+}
+HOLDS, UNDECIDED, FAILS = "holds", "undecided", "FAILS"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Better and worse, where it is said, and the two cells to measure."""
+
+    words: str
+    where: str
+    better: Entry
+    worse: Entry
+
+
+class OrderingsExhibit:
+    """The claims, each with the measured difference."""
+
+    name, title = "orderings", "The paper's orderings"
+
+    def sources(self) -> list[Source]:
+        """See `Exhibit`."""
+        return list(SOURCES)
+
+    def entries(self, library: Library) -> list[Entry]:
+        """See `Exhibit`."""
+        return [entry for claim in self.claims(library) for entry in (claim.better, claim.worse)]
+
+    def claims(self, library: Library) -> list[Claim]:
+        """The claims that can be tested with what is here."""
+        found = []
+        for source in (each for each in SOURCES if library.has(each)):
+            for better, worse, where in CLAIMS:
+                for n_shot in SHOTS:
+                    words = f"{TITLES[better]} > {TITLES[worse]}"
+                    entries = (
+                        make_entry(source, recipe, n_shot=n_shot) for recipe in (better, worse)
+                    )
+                    found.append(Claim(words, f"{where}, {_name(source)}, {n_shot}-shot", *entries))
+        source_of_curves = next((each for each in PREFERRED if library.has(each)), None)
+        if source_of_curves is None:
+            return found
+        ncm, bound, truth = CURVES
+        for q1 in Q1:
+            where = f"Figure 3, {_name(source_of_curves)}, q1 = {q1}"
+            at = {name: imbalance_entry(source_of_curves, name, q1) for name in CURVES}
+            pairs = [("sizes known > PT+NCM", truth, ncm)]
+            if q1 >= BOUND:
+                pairs = [
+                    ("sizes known > at least 30", truth, bound),
+                    ("at least 30 > PT+NCM", bound, ncm),
+                ]
+            found += [Claim(words, where, at[better], at[worse]) for words, better, worse in pairs]
+        return found
+
+    def report(self, ledger: Ledger) -> Report:
+        """See `Exhibit`."""
+        sections: dict[Source, list[tuple[str, ...]]] = {}
+        data: list[dict[str, Any]] = []
+        for claim in self.claims(ledger.library):
+            better, worse = ledger.find(claim.better), ledger.find(claim.worse)
+            if better is not None and worse is not None:
+                gap, half = _gap(better, worse)
+                verdict = HOLDS if gap > half else UNDECIDED if gap > -half else FAILS
+                source = claim.better.source
+                sections.setdefault(source, []).append(
+                    (claim.words, claim.where, interval(gap, half, sign="+"), verdict)
+                )
+                said = {"claim": claim.words, "where": claim.where, "features": str(source)}
+                data.append({**said, "difference": gap, "ci95": half, "verdict": verdict})
+        header = ("claim", "where", "difference", "verdict")
+        caption = "difference of mean accuracies in points ± 95 % interval, as if the episodes were not shared (so wider than needed)"
+        table = Table(self.title, header, list(sections.values()), caption)
+        notes = (_count(data), *_explain_exceptions(data, ledger.library))
+        sources = sources_here(self.entries(ledger.library), ledger.library)
+        return Report(
+            self.name, self.title, "Sections 4.3 and 4.4", table, notes, {"claims": data}, sources
+        )
+
+    def draw(self, report: Report) -> dict[str, bytes]:  # noqa: ARG002 - a list of verdicts needs no picture
+        """See `Exhibit`."""
+        return {}
+
+
+def _name(source: Source) -> str:
+    return f"{DATASETS[source.dataset]} {BACKBONES[source.backbone]}"
+
+
+def _gap(better: Cell, worse: Cell) -> tuple[float, float]:
+    return better["accuracy"] - worse["accuracy"], hypot(
+        better["ci95"] or 0.0, worse["ci95"] or 0.0
+    )
+
+
+def _count(data: list[dict[str, Any]]) -> str:
+    counts = {
+        verdict: sum(each["verdict"] == verdict for each in data)
+        for verdict in (HOLDS, UNDECIDED, FAILS)
+    }
+    return f"Of {len(data)} orderings {counts[HOLDS]} hold, {counts[UNDECIDED]} are undecided, {counts[FAILS]} fail."
+
+
+def _explain_exceptions(data: list[dict[str, Any]], library: Library) -> list[str]:
+    """The orderings that do not hold, and in what the training of their backbones differs from that of the others."""
+    exceptions: dict[str, list[str]] = {}
+    for each in data:
+        if each["verdict"] != HOLDS:
+            gap = f"{interval(each['difference'], each['ci95'], sign='+')}, {each['verdict']}"
+            exceptions.setdefault(each["features"], []).append(
+                f"{each['claim']} at {each['where'].rpartition(', ')[2]} ({gap})"
+            )
+    heads = {
+        name: _head(library, name) for name in dict.fromkeys(each["features"] for each in data)
+    }
+    lines = []
+    for name, said in exceptions.items():
+        others = {head for other, head in heads.items() if other not in exceptions}
+        apart = (
+            heads[name] is not None and others and None not in others and heads[name] not in others
+        )
+        why = (
+            f" Its backbone alone was trained with a {heads[name]} head: a possible reason, not a tested one."
+            if apart
+            else ""
+        )
+        lines.append(f"Exceptions on {_name(Source(*name.split('/')))}: {', '.join(said)}.{why}")
+    return lines
+
+
+def _head(library: Library, name: str) -> str | None:
+    """The head that a backbone was trained with, where it is recorded."""
+    head = describe_making(library, Source(*name.split("/"))).get("training", {}).get("head")
+    return None if head is None else str(head)

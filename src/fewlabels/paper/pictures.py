@@ -1,0 +1,57 @@
+"""What all pictures of exhibits share: a heading that hides nothing, a panel's looks, and small files."""
+
+import io
+import re
+from typing import Any
+
+from fewlabels.evaluation.plots import render
+from fewlabels.paper.report import Report, label
+
+GRID = "#E6E6E6"
+COLORS = 192  # of a PNG's palette: flat colours and their smoothed edges need no more
+HEADING = {"fontsize": 8.5, "x": 0.01, "ha": "left", "linespacing": 1.35}
+
+
+def set_heading(figure: Any, report: Report, *lines: str) -> None:
+    """The exhibit's name, the given lines, and how the features of ours were made."""
+    name = f"{label(report.name)}: {report.title}"
+    made = report.data.get("features_note", "")
+    figure.suptitle("\n".join(filter(None, [name, *lines, made])), **HEADING)
+
+
+def dress(panel: Any, *, axis: str = "y") -> None:
+    """A faint grid behind the marks, short ticks."""
+    panel.grid(axis=axis, color=GRID, linewidth=0.6)
+    panel.set_axisbelow(True)
+    panel.tick_params(length=2.5, width=0.7)
+
+
+def finish(figure: Any) -> dict[str, bytes]:
+    """The bytes of a "png" and an "svg" file, made small: a repository keeps them."""
+    png = _shrink_png(render(figure, "png"))
+    figure.set_layout_engine("none")  # the panels have found their places
+    return {"png": png, "svg": _shrink_svg(render(figure, "svg"))}
+
+
+def _shrink_png(content: bytes) -> bytes:
+    """The same picture with a palette, about a third of the bytes."""
+    from PIL import Image  # comes with matplotlib
+
+    buffer = io.BytesIO()
+    with Image.open(io.BytesIO(content)) as image:
+        small = image.convert("RGB").quantize(COLORS, dither=Image.Dither.NONE)
+        small.save(buffer, "png", dpi=image.info.get("dpi", (72, 72)))
+    return buffer.getvalue()
+
+
+def _shrink_svg(content: bytes) -> bytes:
+    """The same drawing without remarks, with hundredths of a point; numbers below 1 keep their digits, for they may be scales.
+
+    >>> _shrink_svg(b'<svg><!-- a --><path d="M 1.23456 0.015625"/> <g/></svg>').decode().strip()
+    '<svg><path d="M 1.23 0.015625"/><g/></svg>'
+    """
+    text = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", content.decode(), flags=re.DOTALL)
+    text = re.sub(r"(?<![\d.])([1-9]\d*\.\d\d)\d+", r"\1", text)
+    text = re.sub(r'<g id="[^"]*"', "<g", text)  # nothing refers to groups
+    text = re.sub(r">\s+<", "><", text)
+    return re.sub(r"\s+", " ", text).strip().encode() + b"\n"

@@ -1,0 +1,119 @@
+"""How the features of ours were made, where that is not the paper's way: said wherever our numbers stand beside the published."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from fewlabels.paper.library import Library, Source
+from fewlabels.paper.published import DATASETS
+from fewlabels.paper.report import Report
+
+METRICS = "metrics.json"  # beside features: what `fewlabels train` recorded of the backbone
+VIEWS = {
+    "flip": "two views",
+    "ten": "ten views",
+}  # of an image, averaged into its row; the paper's rows are of one
+BACKBONES = {
+    "wrn28-10": "WRN",
+    "resnet18": "ResNet18",
+    "resnet12": "ResNet12",
+    "conv4": "Conv4",
+}  # as the paper spells them
+
+
+def describe_making(library: Library, source: Source) -> dict[str, Any]:
+    """What is known of the features of one backbone: their views, and the training that metrics.json tells."""
+    said = library.load(source).provenance
+    metrics = _read_metrics(library.path(source).parent / METRICS, source)
+    found: dict[str, Any] = {"views": said.get("views", "unknown")}
+    if metrics is not None:
+        kept, views = metrics["kept_epoch"], metrics.get("views", {})
+        head = metrics.get("recipe", {}).get("head")
+        found["training"] = {
+            "epochs": kept["epoch"],
+            "minutes": round(kept["seconds"] / 60, 1),
+            "device": metrics["device"],
+            "head": head,
+        }
+        one, these = (views.get(name, {}).get("val_1shot") for name in ("center", found["views"]))
+        if found["views"] in VIEWS and one is not None and these is not None:
+            found["gain_of_views"] = round(
+                these - one, 2
+            )  # in points: PT+MAP, 1-shot, validation classes
+    return found
+
+
+def annotate(report: Report, library: Library) -> Report:
+    """The report with how its features were made, in the caption, the notes and the data."""
+    parts = list(dict.fromkeys(part for source in report.sources for part in source.parts))
+    if not parts:
+        return report
+    made = {part: describe_making(library, part) for part in parts}
+    short = _short(list(made.values()))
+    table = replace(report.table, caption="; ".join(filter(None, [report.table.caption, short])))
+    data = {
+        **report.data,
+        "features": {str(part): each for part, each in made.items()},
+        "features_note": short,
+    }
+    by_backbone = {
+        (part.dataset, part.backbone): each for part, each in made.items()
+    }  # val and novel are of one training
+    notes = tuple(
+        _sentence(dataset, backbone, each) for (dataset, backbone), each in by_backbone.items()
+    )
+    return replace(report, table=table, notes=(*report.notes, *notes), data=data)
+
+
+def _short(made: Sequence[dict[str, Any]]) -> str:
+    """For captions: what all features of an exhibit have in common, or that they differ.
+
+    >>> _short([{"views": "ten", "training": {}}])
+    'ours: backbones trained by this project, features averaged over ten views of each image'
+    """
+    words = (
+        ["backbones trained by this project"] if all("training" in each for each in made) else []
+    )
+    views = {each["views"] for each in made}
+    if views & VIEWS.keys():
+        many = VIEWS[next(iter(views))] if len(views) == 1 else "several views"
+        words.append(
+            f"features averaged over {many} of each image"
+            + ("" if len(views) == 1 else " for some backbones")
+        )
+    return f"ours: {', '.join(words)}" if words else ""
+
+
+def _sentence(dataset: str, backbone: str, made: dict[str, Any]) -> str:
+    """How one backbone's features were made, for the notes."""
+    name = f"Ours, {DATASETS[dataset]} {BACKBONES.get(backbone, backbone)}"
+    training = made.get("training")
+    if training is None:
+        first = "how its backbone was trained is not recorded beside the features"
+    else:
+        first = f"trained by this project, {training['epochs']} epochs in {training['minutes']:.0f} minutes on {training['device']}"
+    if made["views"] not in VIEWS:
+        return f"{name}: {first}."
+    gain = (
+        f", worth {made['gain_of_views']:+.1f} points at 1-shot PT+MAP on validation classes"
+        if "gain_of_views" in made
+        else ""
+    )
+    return f"{name}: {first}; features averaged over {VIEWS[made['views']]} of each image where the paper takes one{gain}."
+
+
+def _read_metrics(path: Path, source: Source) -> dict[str, Any] | None:
+    """What was recorded of the backbone's training; None where nothing was, or of another backbone."""
+    try:
+        metrics: dict[str, Any] = json.loads(path.read_bytes())
+        known = {"epoch", "seconds"} <= metrics["kept_epoch"].keys() and "device" in metrics
+        return (
+            metrics
+            if known
+            and (metrics["dataset"], metrics["backbone"]) == (source.dataset, source.backbone)
+            else None
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None

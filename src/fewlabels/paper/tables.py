@@ -1,0 +1,164 @@
+"""Tables 2 to 8: each published row, and ours where the features are here."""
+
+from dataclasses import replace
+from itertools import groupby
+from typing import Any
+
+from fewlabels.evaluation.tables import NONE, Table
+from fewlabels.paper.ledger import Entry, Ledger, make_entry
+from fewlabels.paper.library import Library, Source
+from fewlabels.paper.published import DATASETS, SHOTS, Row, read_published
+from fewlabels.paper.report import Report, describe_run, difference, label, sources_here, words_of
+
+ABSENT = "no features"  # ours could be measured, if its features were here
+BEYOND = {
+    "table6": ("cub", "cifar-fs")
+}  # datasets that the paper leaves out there, measured where features are
+
+
+class PaperTableExhibit:
+    """A table of the paper."""
+
+    def __init__(self, name: str) -> None:
+        self._paper = read_published().tables[name]
+        self.name, self.title = name, self._paper.title
+
+    def rows(self, library: Library) -> list[Row]:
+        """The paper's rows, then those of datasets beyond the paper whose features are here."""
+        rows = list(self._paper.rows)
+        for dataset in BEYOND.get(self.name, ()):
+            for row in self._paper.rows:
+                moved = replace(
+                    row,
+                    dataset=dataset,
+                    features=f"{dataset}/{_source(row).backbone}",
+                    published={},
+                )
+                if library.has(_source(moved)):
+                    rows.append(moved)
+        return rows
+
+    def sources(self) -> list[Source]:
+        """See `Exhibit`."""
+        own = [_source(row) for row in self._paper.rows if row.features]
+        return list(
+            dict.fromkeys(
+                [
+                    *own,
+                    *(
+                        source._replace(dataset=name)
+                        for name in BEYOND.get(self.name, ())
+                        for source in own
+                    ),
+                ]
+            )
+        )
+
+    def entries(self, library: Library) -> list[Entry]:
+        """See `Exhibit`."""
+        return [
+            _entry(row, n_shot) for row in self.rows(library) if row.features for n_shot in SHOTS
+        ]
+
+    def report(self, ledger: Ledger) -> Report:
+        """See `Exhibit`."""
+        rows = self.rows(ledger.library)
+        among_rivals = any(row.recipe is None for row in rows)
+        apart = groupby(
+            rows,
+            key=lambda row: (
+                row.dataset,
+                row.setting if among_rivals else row.features if len(_methods(rows)) > 1 else "",
+            ),
+        )
+        sections = [[_words(row, ledger) for row in same] for _, same in apart]
+        header = [
+            "dataset",
+            "method",
+            "backbone",
+            *(word for n in SHOTS for word in (f"{n}-shot paper", "ours", "difference")),
+        ]
+        sources = sources_here(self.entries(ledger.library), ledger.library)
+        run = describe_run(ledger) if sources else "published only, no features here"
+        caption = f"{run}; {NONE}: a method of others, or no such row in the paper"
+        return Report(
+            self.name,
+            self.title,
+            self._paper.caption,
+            Table(f"{label(self.name)}: {self.title}", tuple(header), sections, caption),
+            tuple(_notes(rows, ledger)),
+            {"rows": [_data(row, ledger) for row in rows], "n_episodes": ledger.n_episodes},
+            sources,
+        )
+
+    def draw(self, report: Report) -> dict[str, bytes]:
+        """See `Exhibit`."""
+        from fewlabels.paper.draw_tables import draw_table
+
+        return draw_table(report)
+
+
+def _methods(rows: list[Row]) -> set[str]:
+    return {row.method for row in rows}
+
+
+def _source(row: Row) -> Source:
+    dataset, backbone = str(row.features).split("/")
+    return Source(dataset, backbone)
+
+
+def _entry(row: Row, n_shot: int) -> Entry:
+    return make_entry(_source(row), str(row.recipe), n_shot=n_shot)
+
+
+def _words(row: Row, ledger: Ledger) -> tuple[str, ...]:
+    cells = [DATASETS[row.dataset], row.method, row.backbone]
+    for n_shot in SHOTS:
+        published = row.published.get(n_shot)
+        ours = ledger.find(_entry(row, n_shot)) if row.features else None
+        absent = ABSENT if row.features else NONE
+        cells += [words_of(published), words_of(ours, absent=absent), difference(ours, published)]
+    return tuple(cells)
+
+
+def _data(row: Row, ledger: Ledger) -> dict[str, Any]:
+    return {
+        "dataset": row.dataset,
+        "setting": row.setting,
+        "method": row.method,
+        "backbone": row.backbone,
+        "recipe": row.recipe,
+        "features": row.features,
+        "published": {str(n): list(accuracy) for n, accuracy in row.published.items()},
+        "ours": {str(n): ledger.find(_entry(row, n)) for n in SHOTS} if row.features else None,
+    }
+
+
+def _notes(rows: list[Row], ledger: Ledger) -> list[str]:
+    """The settings of what was run, and for each source that is not here how to get it."""
+    notes = []
+    for n_shot in SHOTS:
+        used: dict[str, list[str]] = {}
+        for row in rows:
+            if row.features and ledger.find(entry := _entry(row, n_shot)):
+                knobs = ", ".join(
+                    f"{knob} {value:g}"
+                    for knob, value in entry.method.settings.items()
+                    if knob != "proportions"
+                )
+                line = (
+                    f"{row.method} = {entry.method.classifier} after '{entry.method.pipeline}'"
+                    + (f", {knobs}" if knobs else "")
+                )
+                used.setdefault(line, []).append(DATASETS[row.dataset])
+        notes += [
+            f"{n_shot}-shot {line} ({', '.join(dict.fromkeys(datasets))})"
+            for line, datasets in used.items()
+        ]
+    here = ledger.library
+    sources = dict.fromkeys(
+        part for row in rows if row.features for part in here.missing(_source(row))
+    )
+    return notes + [
+        f"Published only, no features of {source}: {here.how_to_get(source)}" for source in sources
+    ]

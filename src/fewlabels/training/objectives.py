@@ -1,0 +1,136 @@
+"""What is learned: the class, the rotation, and classes of mixed images (S2M2_R; Mangla et al., WACV 2020).
+
+    plain            CE(class)
+    rotation         ½ CE(class) + ½ CE(rotation), every image in its four rotations
+    mixup+rotation   w CE(class) + (1 - w) CE(class of the partner) on images mixed at a random depth,
+                     plus ½ CE(class) + ½ CE(rotation) on a quarter of them in four rotations, not mixed
+
+Mixed and rotated rows go through the network together: one pass, one set of normalization statistics.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from fewlabels.backbones import Backbone
+from fewlabels.training.augment import rotate
+from fewlabels.training.recipe import N_ROTATIONS, Recipe
+
+MIXING_DEPTHS = 4  # the input and the outputs of the first three stages
+
+
+class CosineHead(nn.Module):
+    """Logits = scale × cosine between feature and class vector, the scale learned, one for all classes."""
+
+    def __init__(self, feature_dim: int, n_classes: int, *, scale: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(n_classes, feature_dim))
+        self.scale = nn.Parameter(torch.tensor(float(scale)))
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Logits, (N, D) -> (N, classes)."""
+        return self.scale * F.normalize(features, dim=1) @ F.normalize(self.weight, dim=1).T
+
+
+class Mixing(NamedTuple):
+    """Row i becomes weight × itself + (1 - weight) × its partner, at the given depth; rows from n_mixed on stay."""
+
+    partners: Tensor  # (n_mixed,) row numbers
+    weight: float
+    depth: int
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """Mix the first rows, (N, ...) -> (N, ...)."""
+        n_mixed = len(self.partners)
+        mixed = torch.lerp(rows[self.partners], rows[:n_mixed], self.weight)
+        return mixed if len(rows) == n_mixed else torch.cat([mixed, rows[n_mixed:]])
+
+
+class Learner(nn.Module):
+    """A backbone and its heads: images to class logits and, where a stage asks for them, rotation logits."""
+
+    def __init__(self, backbone: Backbone, *, n_classes: int, recipe: Recipe) -> None:
+        super().__init__()
+        self.backbone = backbone
+        dim = backbone.feature_dim
+        self.classify: nn.Module = (
+            CosineHead(dim, n_classes, scale=recipe.head_scale)
+            if recipe.head == "cosine"
+            else nn.Linear(dim, n_classes)
+        )
+        rotated = any(stage.objective != "plain" for stage in recipe.stages)
+        self.tell_rotation = nn.Linear(dim, N_ROTATIONS) if rotated else None
+
+    def forward(
+        self, images: Tensor, mixing: Mixing | None, n_rotated: int
+    ) -> tuple[Tensor, Tensor | None]:
+        """Class logits of all rows and rotation logits of the last n_rotated, (N, 3, S, S) -> (N, classes), (n_rotated, 4)."""
+        rows = images if mixing is None or mixing.depth != 0 else mixing(images)
+        rows = self.backbone.stem(rows)
+        for depth, stage in enumerate(self.backbone.stages, start=1):
+            rows = stage(rows)
+            if mixing is not None and mixing.depth == depth:
+                rows = mixing(rows)
+        features = self.backbone.head(rows)  # (N, D)
+        turned = (
+            None
+            if self.tell_rotation is None or not n_rotated
+            else self.tell_rotation(features[-n_rotated:])
+        )
+        return self.classify(features), turned
+
+
+def compute_loss(
+    model: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    *,
+    objective: str,
+    recipe: Recipe,
+    rng: np.random.Generator,
+) -> tuple[Tensor, int]:
+    """Loss of one shard of a batch, and how many rows went through the network.
+
+    Args:
+        model: A Learner, or one wrapped for several processes.
+        images: (B, 3, S, S), augmented.
+        labels: (B,) class numbers.
+        objective: One of `OBJECTIVES`.
+        recipe: Settings of mixing and rotation.
+        rng: Draws mixing weight, depth and partners.
+    """
+    if objective == "plain":
+        logits, _ = model(images, None, 0)
+        return F.cross_entropy(logits.float(), labels), len(images)
+    if objective == "rotation":
+        rows = rotate(images)
+        logits, turned = model(_channels_last(rows), None, len(rows))
+        return _rotation_loss(logits, turned, labels), len(rows)
+    n_turned = max(1, round(recipe.rotated_share * len(images)))
+    rows = torch.cat([images, rotate(images[:n_turned])])
+    partners = torch.from_numpy(rng.permutation(len(images))).to(images.device, non_blocking=True)
+    weight = float(rng.beta(recipe.mixup_alpha, recipe.mixup_alpha))
+    mixing = Mixing(partners, weight, int(rng.integers(MIXING_DEPTHS)))
+    logits, turned = model(_channels_last(rows), mixing, N_ROTATIONS * n_turned)
+    mixed, upright = logits[: len(images)].float(), logits[len(images) :]
+    mixed_loss = weight * F.cross_entropy(mixed, labels) + (1 - weight) * F.cross_entropy(
+        mixed, labels[partners]
+    )
+    return mixed_loss + _rotation_loss(upright, turned, labels[:n_turned]), len(rows)
+
+
+def _rotation_loss(logits: Tensor, turned: Tensor | None, labels: Tensor) -> Tensor:
+    """½ CE(class) + ½ CE(rotation) of rows that `rotate` made."""
+    assert turned is not None
+    turns = torch.arange(N_ROTATIONS, device=labels.device).repeat_interleave(len(labels))
+    return (
+        F.cross_entropy(logits.float(), labels.repeat(N_ROTATIONS))
+        + F.cross_entropy(turned.float(), turns)
+    ) / 2
+
+
+def _channels_last(rows: Tensor) -> Tensor:
+    return rows.contiguous(memory_format=torch.channels_last)

@@ -1,0 +1,293 @@
+"""A recipe: everything that decides how a backbone is trained, as one TOML file.
+
+The recipes that come with the package are `modern` (SGD, cosine schedule, bf16: minutes on one GPU), `s2m2` (the authors':
+Adam, two stages of hundreds of epochs) and `simpleshot` (plain cross-entropy). Each file's header gives its command, time and result.
+"""
+
+import dataclasses
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any, Self, get_args, get_origin
+
+from fewlabels.errors import FileFormatError, InputError, unknown_choice
+
+OBJECTIVES = ("plain", "rotation", "mixup+rotation")
+HEADS = ("cosine", "linear")
+OPTIMIZERS = ("sgd", "adam")
+SCHEDULES = ("cosine", "constant", "steps")
+PRECISIONS = ("float32", "bf16")
+KEPT = ("best", "last")
+N_ROTATIONS = 4
+# Of ImageNet's training images, as most published backbones use; values in [0, 1].
+MEANS = (0.485, 0.456, 0.406)
+STDS = (0.229, 0.224, 0.225)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stretch of training with one objective."""
+
+    objective: str
+    epochs: int
+
+    def __post_init__(self) -> None:
+        if self.objective not in OBJECTIVES:
+            raise unknown_choice("objective", self.objective, OBJECTIVES)
+        if self.epochs < 1:
+            raise InputError(f"epochs must be at least 1, got {self.epochs}.")
+
+
+@dataclass(frozen=True)
+class Augment:
+    """How an image is varied: a random part of it, its colors, its mirror image."""
+
+    crop_area: tuple[float, float] = (0.25, 1.0)  # share of the image that a random crop keeps
+    crop_aspect: tuple[float, float] = (3 / 4, 4 / 3)  # width over height
+    jitter: float = 0.4  # brightness, contrast and saturation change by a factor of 1 ± jitter
+    flip: bool = True
+
+    def __post_init__(self) -> None:
+        low, high = self.crop_area
+        if not 0 < low <= high <= 1:
+            raise InputError(
+                f"crop_area must be two shares of the image, 0 < low <= high <= 1, got {list(self.crop_area)}."
+            )
+        if not 0 < self.crop_aspect[0] <= self.crop_aspect[1]:
+            raise InputError(
+                f"crop_aspect must be two positive numbers, low <= high, got {list(self.crop_aspect)}."
+            )
+        if not 0 <= self.jitter < 1:
+            raise InputError(f"jitter must be from 0 to below 1, got {self.jitter}.")
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """How the weights move."""
+
+    name: str = "sgd"
+    lr: float = 0.1
+    momentum: float = 0.9
+    weight_decay: float = 5e-4
+    decay_norms: bool = True  # whether weight decay acts on normalization scales and biases too
+    schedule: str = "cosine"
+    lowest_lr: float = 0.0  # where the cosine schedule ends
+    warmup_epochs: float = 2.0
+    milestones: tuple[
+        float, ...
+    ] = ()  # schedule "steps": where the rate falls to a tenth, as shares of the training
+    clip_norm: float = 0.0  # largest gradient norm; 0 leaves gradients alone
+
+    def __post_init__(self) -> None:
+        for what, value, choices in (
+            ("optimizer name", self.name, OPTIMIZERS),
+            ("schedule", self.schedule, SCHEDULES),
+        ):
+            if value not in choices:
+                raise unknown_choice(what, value, choices)
+        if self.lr <= 0:
+            raise InputError(f"lr must be positive, got {self.lr}.")
+        if not 0 <= self.lowest_lr <= self.lr:
+            raise InputError(f"lowest_lr must be from 0 to lr = {self.lr}, got {self.lowest_lr}.")
+        if min(self.momentum, self.weight_decay, self.warmup_epochs, self.clip_norm) < 0:
+            raise InputError(
+                "momentum, weight_decay, warmup_epochs and clip_norm must not be negative."
+            )
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """All settings of a training; see the TOML files beside this one.
+
+    >>> Recipe.load("modern").stages[-1].objective
+    'mixup+rotation'
+    """
+
+    backbone: str
+    stages: tuple[Stage, ...]
+    image_size: int = 32
+    stored_size: int = (
+        0  # short side at which images are kept before cropping to image_size; 0 means image_size
+    )
+    batch_size: int = 256  # different images a step; objectives with rotations see more rows
+    n_shards: int = (
+        1  # parts of a batch with normalization statistics of their own; at least one a process
+    )
+    dropout: float = 0.0
+    head: str = "cosine"
+    head_scale: float = 10.0  # first value of the cosine head's learned scale
+    mixup_alpha: float = 2.0  # mixing weight ~ Beta(alpha, alpha)
+    rotated_share: float = 0.25  # of the batch, also seen in four rotations under mixup+rotation
+    ema: float = 0.0  # decay of the weights' running average a step; 0 keeps none
+    keep: str = "best"  # which weights are kept: those that validated best (the last where nothing is validated), or the last
+    precision: str = "bf16"
+    compile: bool = True
+    seed: int = 0
+    augment: Augment = field(default_factory=Augment)
+    optimizer: Optimizer = field(default_factory=Optimizer)
+
+    def __post_init__(self) -> None:
+        if not self.stages:
+            raise InputError("stages must hold at least one stage.")
+        for what, value, choices in (
+            ("head", self.head, HEADS),
+            ("precision", self.precision, PRECISIONS),
+            ("keep", self.keep, KEPT),
+        ):
+            if value not in choices:
+                raise unknown_choice(what, value, choices)
+        if self.image_size < 8:
+            raise InputError(f"image_size must be at least 8, got {self.image_size}.")
+        if self.stored_size and self.stored_size < self.image_size:
+            raise InputError(
+                f"stored_size must be 0 or at least image_size = {self.image_size}, got {self.stored_size}."
+            )
+        if self.batch_size < 2 or self.n_shards < 1 or self.batch_size % self.n_shards:
+            raise InputError(
+                f"batch_size must be at least 2 and a multiple of n_shards, got batch_size {self.batch_size} and n_shards {self.n_shards}."
+            )
+        if not 0 <= self.ema < 1:
+            raise InputError(f"ema must be from 0 to below 1, got {self.ema}.")
+        if not 0 < self.rotated_share <= 1:
+            raise InputError(
+                f"rotated_share must be above 0 and at most 1, got {self.rotated_share}."
+            )
+        if self.mixup_alpha <= 0 or self.head_scale <= 0:
+            raise InputError("mixup_alpha and head_scale must be positive.")
+
+    @property
+    def storage_size(self) -> int:
+        """Short side of the images that crops are taken from."""
+        return self.stored_size or self.image_size
+
+    @property
+    def transform(self) -> str:
+        """How an image reaches the finished network, as text for `fewlabels.data.transforms`."""
+        means, stds = (" ".join(map(str, values)) for values in (MEANS, STDS))
+        return f"resize({self.storage_size}) | crop({self.image_size}) | normalize({means}, {stds})"
+
+    @property
+    def n_epochs(self) -> int:
+        """Of all stages together."""
+        return sum(stage.epochs for stage in self.stages)
+
+    def stage_of(self, epoch: int) -> Stage:
+        """The stage that epoch number `epoch`, from 0, belongs to."""
+        for stage in self.stages:
+            if epoch < stage.epochs:
+                return stage
+            epoch -= stage.epochs
+        raise InputError(f"epoch must be below {self.n_epochs}.")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for records and for comparing with a checkpoint."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """From plain values, as a TOML file gives them."""
+        built: Self = _build(cls, values, where="the recipe")
+        return built
+
+    @classmethod
+    def load(cls, recipe: str | Path, changes: Sequence[str] = ()) -> Self:
+        """A recipe of the package by name, or of a file, with changes such as "optimizer.lr=0.05" or "stages.0.epochs=10"."""
+        values = _read(recipe)
+        for change in changes:
+            _apply(values, change)
+        try:
+            return cls.from_dict(values)
+        except InputError as error:
+            raise InputError(f"recipe {recipe}: {error}") from error
+
+
+def list_recipes() -> list[str]:
+    """Names of the recipes that come with the package."""
+    folder = resources.files("fewlabels.training") / "recipes"
+    return sorted(
+        entry.name.removesuffix(".toml")
+        for entry in folder.iterdir()
+        if entry.name.endswith(".toml")
+    )
+
+
+def _read(recipe: str | Path) -> dict[str, Any]:
+    if str(recipe) in list_recipes():
+        text = (resources.files("fewlabels.training") / "recipes" / f"{recipe}.toml").read_text(
+            encoding="utf-8"
+        )
+    else:
+        path = Path(recipe)
+        if not path.is_file():
+            raise InputError(
+                f"recipe must be one of {', '.join(list_recipes())} or a TOML file, got '{recipe}'."
+            )
+        text = path.read_text(encoding="utf-8")
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise FileFormatError(f"recipe {recipe} is not TOML ({error}).") from error
+
+
+def _apply(values: dict[str, Any], change: str) -> None:
+    """Set one value in place: "optimizer.lr=0.05"."""
+    name, separator, text = change.partition("=")
+    if not separator:
+        raise InputError(
+            f"a change of the recipe must read NAME=VALUE, such as optimizer.lr=0.05, got '{change}'."
+        )
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text  # a bare word: backbone=resnet18
+    *parents, last = name.strip().split(".")
+    place: Any = values
+    try:
+        for key in parents:
+            place = place[int(key)] if isinstance(place, list) else place.setdefault(key, {})
+        place[int(last) if isinstance(place, list) else last] = value
+    except (IndexError, ValueError, TypeError, AttributeError):
+        raise InputError(f"the recipe has no '{name}' to change.") from None
+
+
+def _build(kind: Any, values: Any, *, where: str) -> Any:
+    """A dataclass of plain values, each of the type that its field wants."""
+    fields = {entry.name: entry for entry in dataclasses.fields(kind)}
+    if not isinstance(values, Mapping):
+        raise InputError(f"{where} must be a table, got {values!r}.")
+    if unknown := [name for name in values if name not in fields]:
+        raise unknown_choice(f"a setting of {where}", unknown[0], fields)
+    if missing := [
+        name
+        for name, entry in fields.items()
+        if name not in values
+        and entry.default is dataclasses.MISSING
+        and entry.default_factory is dataclasses.MISSING
+    ]:
+        raise InputError(f"{where} must say {missing[0]}.")
+    return kind(
+        **{
+            name: _convert(fields[name].type, value, where=f"'{name}' of {where}")
+            for name, value in values.items()
+        }
+    )
+
+
+def _convert(kind: Any, value: Any, *, where: str) -> Any:
+    if dataclasses.is_dataclass(kind):
+        return _build(kind, value, where=where)
+    if get_origin(kind) is tuple:
+        each = get_args(kind)[0]
+        fixed = None if Ellipsis in get_args(kind) else len(get_args(kind))
+        if not isinstance(value, list | tuple) or (fixed is not None and len(value) != fixed):
+            raise InputError(
+                f"{where} must be a list{'' if fixed is None else f' of {fixed}'}, got {value!r}."
+            )
+        return tuple(_convert(each, item, where=where) for item in value)
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise InputError(f"{where} must be of type {kind.__name__}, got {value!r}.")
+    return value

@@ -1,0 +1,241 @@
+"""`fewlabels train` as a function: image sets and a recipe in, a folder with backbone, log and features out."""
+
+import hashlib
+import json
+import warnings
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from fewlabels.backbones import Backbone, save_backbone
+from fewlabels.data import ImageSet
+from fewlabels.data.decoding import UnreadableImageError
+from fewlabels.data.image_set import ALL
+from fewlabels.errors import InputError, unknown_choice
+from fewlabels.evaluation.results import versions
+from fewlabels.features import FeatureSet
+from fewlabels.features.views import VIEWS
+from fewlabels.training.embedding import embed
+from fewlabels.training.loop import Images, Report, Trained, train
+from fewlabels.training.processes import join_processes
+from fewlabels.training.recipe import Recipe
+from fewlabels.training.validation import validate
+
+MODEL = "backbone.safetensors"
+METRICS = "metrics.json"
+BEST = "best"
+MOST_NAMED = 5  # images in a warning
+N_VALIDATION_EPISODES = 600  # an interval of about ± 1 point, enough to see a training go wrong
+
+
+def train_backbone(
+    base: ImageSet,
+    recipe: Recipe,
+    *,
+    output: Path,
+    val: ImageSet | None = None,
+    extract: Sequence[ImageSet] = (),
+    views: str = "center",
+    device: str = "auto",
+    validate_every: int = 5,
+    checkpoint_every: int = 5,
+    stop_after: float | None = None,
+    strict: bool = False,
+    command: str = "",
+    on_epoch: Callable[[Report], object] | None = None,
+) -> Trained:
+    """Train on the base classes and write backbone.safetensors, log.jsonl, metrics.json; resumes what `output` holds.
+
+    Args:
+        base: Images of the base classes.
+        recipe: How.
+        output: Folder for all files; made if it is missing.
+        val: Images of classes to validate on.
+        extract: Sets whose features are written to <split>.safetensors at the end, in root8.
+        views: Which views of an image these features are averaged over, one of `fewlabels.features.views.VIEWS`, or "best":
+            those that validate best.
+        device: "auto", "cpu", "cuda" or "mps".
+        validate_every: Epochs between validations.
+        checkpoint_every: Epochs between checkpoints.
+        stop_after: Seconds after which to stop with a checkpoint; the same call goes on later.
+        strict: Refuse images that cannot be read, instead of leaving them out with a warning.
+        command: What was typed, for the record.
+        on_epoch: Called with each epoch's report.
+    """
+    if views not in (*VIEWS, BEST):
+        raise unknown_choice("views", views, (*VIEWS, BEST))
+    if views == BEST and val is None:
+        raise InputError(
+            "views 'best' are chosen on validation classes: give some, or name the views."
+        )
+    check_disjoint(base, *([] if val is None else [val]), *extract)
+    _make_folder(output)
+    stored = decode(base, size=recipe.storage_size, crop=recipe.storage_size, strict=strict)
+    seen = (
+        None
+        if val is None
+        else decode(val, size=recipe.storage_size, crop=recipe.image_size, strict=strict)
+    )
+    with join_processes(device) as processes:
+        bf16 = recipe.precision == "bf16"
+        judge = partial(
+            validate,
+            n_episodes=N_VALIDATION_EPISODES,
+            device="cuda" if processes.device.type == "cuda" else "cpu",
+        )
+
+        def score(backbone: Backbone, images: Images, *, views: str) -> dict[str, float]:
+            return judge(
+                embed(
+                    backbone,
+                    torch.from_numpy(images.stack).to(processes.device),
+                    views=views,
+                    bf16=bf16,
+                ),
+                images.labels,
+            )
+
+        trained = train(
+            stored,
+            recipe,
+            output=output,
+            processes=processes,
+            fingerprint=fingerprint(stored),
+            val=seen,
+            validate=judge,
+            validate_every=validate_every,
+            checkpoint_every=checkpoint_every,
+            stop_after=stop_after,
+            on_epoch=on_epoch,
+        )
+        if not (trained.finished and processes.first):
+            return trained
+        about = {
+            "dataset": base.name,
+            "recipe": json.dumps(recipe.to_dict()),
+            "epoch": str(trained.epoch),
+        }
+        save_backbone(
+            output / MODEL,
+            trained.backbone,
+            name=recipe.backbone,
+            options={"dropout": recipe.dropout, "image_size": recipe.image_size},
+            transform=recipe.transform,
+            provenance=about,
+        )
+        scores = (
+            {name: score(trained.backbone, seen, views=name) for name in VIEWS}
+            if views == BEST and seen is not None
+            else {}
+        )
+        chosen = max(scores, key=lambda name: sum(scores[name].values())) if scores else views
+        for images in extract:
+            pixels = decode(images, size=recipe.storage_size, crop=recipe.image_size, strict=strict)
+            stack = torch.from_numpy(pixels.stack).to(processes.device)
+            features = embed(trained.backbone, stack, views=chosen, bf16=bf16)
+            provenance = {
+                "dataset": images.name,
+                "split": images.split,
+                "backbone": recipe.backbone,
+                "transform": recipe.transform,
+                "views": chosen,
+            }
+            found = FeatureSet(features, pixels.labels, images.class_names, provenance)
+            found.save(output / f"{images.split}.safetensors", encoding="root8")
+        metrics = {
+            "backbone": recipe.backbone,
+            "dataset": base.name,
+            "n_images": len(base),
+            "n_parameters": sum(weight.numel() for weight in trained.backbone.parameters()),
+            "device": torch.cuda.get_device_name()
+            if processes.device.type == "cuda"
+            else processes.device.type,
+            "command": command,
+            "versions": versions(),
+            "recipe": recipe.to_dict(),
+            "kept_epoch": trained.reports[trained.epoch - 1],
+            "views": {"chosen": chosen, **scores},
+        }
+        (output / METRICS).write_text(json.dumps(metrics, indent=1) + "\n", encoding="utf-8")
+    return trained
+
+
+def check_disjoint(*sets: ImageSet) -> None:
+    """Refuse base classes that are among the classes to be evaluated on."""
+    base, *others = sets
+    for other in others:
+        if shared := sorted(set(base.class_names) & set(other.class_names)):
+            what = "validation" if other.split == ALL else other.split
+            raise InputError(
+                f"base classes must not be among the {what} classes, got {len(shared)} in both, such as '{shared[0]}'. "
+                "Features would be judged on classes that they were trained on."
+            )
+
+
+def decode(images: ImageSet, *, size: int, crop: int, strict: bool = False) -> Images:
+    """All images at one size, short side `size`, center `crop`.
+
+    An image that cannot be read is left out with a warning, or refused if strict. Every image must have a class, and every
+    class an image.
+    """
+    if (images.labels < 0).any():
+        raise InputError(
+            f"every image of {images.name} must have a class, got {(images.labels < 0).sum()} without. Use a folder per class."
+        )
+    try:
+        stack = images.stack(size)
+    except UnreadableImageError:
+        if strict:
+            raise
+        images = leave_out_unreadable(
+            images
+        )  # decodes everything again, but only where something is wrong
+        stack = images.stack(size)
+    if empty := [
+        name
+        for name, count in zip(images.class_names, images.class_sizes, strict=True)
+        if not count
+    ]:
+        raise InputError(
+            f"every class of {images.name} must have at least one image, got none for '{empty[0]}'. Add some or drop the class."
+        )
+    edge = (size - crop) // 2
+    return Images(
+        np.ascontiguousarray(stack[:, edge : edge + crop, edge : edge + crop]), images.labels
+    )
+
+
+def leave_out_unreadable(images: ImageSet) -> ImageSet:
+    """The images that can be read; a warning names those that cannot."""
+    broken: dict[int, str] = {}
+    for index in range(len(images)):
+        try:
+            images.read(index)
+        except UnreadableImageError as error:
+            broken[index] = str(error)
+    named = ", ".join(images.names[index] for index in list(broken)[:MOST_NAMED])
+    more = f" and {len(broken) - MOST_NAMED} more" if len(broken) > MOST_NAMED else ""
+    warnings.warn(
+        f"{len(broken)} of {len(images)} images cannot be read and are left out: {named}{more}. The first: {next(iter(broken.values()))}",
+        stacklevel=3,
+    )
+    return images.subset([index for index in range(len(images)) if index not in broken])
+
+
+def fingerprint(images: Images) -> str:
+    """Sixteen hex digits that name pixels and labels."""
+    digest = hashlib.sha256(images.labels.tobytes())
+    digest.update(images.stack.data)
+    return digest.hexdigest()[:16]
+
+
+def _make_folder(output: Path) -> None:
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"the output folder {output} cannot be made ({error.strerror}). Choose another --output."
+        ) from error

@@ -1,0 +1,1 @@
+"""Class sizes and entropic transport between samples and classes."""

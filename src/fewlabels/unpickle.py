@@ -1,0 +1,146 @@
+"""Pickles of plain data: dicts, lists, numbers, text and numpy arrays, and nothing that could run.
+
+An ordinary pickle may name any function in Python and have it called. Here every global that it may
+name is a small stand-in of ours, and any other name is refused before anything happens. Not even
+numpy's own rebuilding functions are reached, because a forged dtype can make them read memory at will.
+"""
+
+import pickle
+import re
+from io import BytesIO
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fewlabels.errors import FileFormatError
+
+_NUMBERS_OR_TEXT = re.compile(
+    r"[biufU]\d+"
+)  # dtype codes; leaves out objects, records and raw memory
+
+
+def load_plain(data: bytes, *, where: str, holds: str) -> Any:
+    """Read a pickle of any protocol, also from Python 2, that holds only plain data.
+
+    Args:
+        data: The bytes of the pickle.
+        where: How to call it in an error.
+        holds: What it should hold, in words for an error.
+    """
+    try:
+        # latin1 maps the bytes of Python 2's str, in which it pickled array data, one to one.
+        return _without_stand_ins(_PlainUnpickler(BytesIO(data), encoding="latin1").load())
+    except Exception as error:  # on damaged bytes, the unpickler raises whatever it stumbles over
+        reason = (str(error).splitlines() or [""])[0].rstrip(". ")[:160]
+        raise FileFormatError(
+            f"{where} cannot be read ({type(error).__name__}: {reason}). The file must hold {holds}; write it or copy it anew."
+        ) from error
+
+
+class _Dtype:
+    """Stands in for a numpy.dtype under reconstruction; only the byte order of its state is taken."""
+
+    __slots__ = ("plain",)
+
+    def __init__(self, code: str) -> None:
+        if not _NUMBERS_OR_TEXT.fullmatch(code):
+            raise pickle.UnpicklingError(
+                f"it holds an array of dtype {code!r}, which is refused: only numbers and text are read"
+            )
+        self.plain = np.dtype(code)
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self.plain = self.plain.newbyteorder(state[1])
+
+
+class _Array:
+    """Stands in for a numpy.ndarray under reconstruction."""
+
+    __slots__ = ("plain",)
+    plain: NDArray[Any]
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        _version, shape, dtype, is_fortran, raw = state
+        data = raw.encode("latin-1") if isinstance(raw, str) else raw
+        self.plain = np.frombuffer(data, dtype.plain).reshape(
+            shape, order="F" if is_fortran else "C"
+        )
+
+
+# A pickle can set attributes on what it names, so the stand-ins below are functions without default
+# arguments, or types that refuse it: nothing done to them outlives or changes a load.
+
+
+def _dtype(code: str, _align: object, _copy: object) -> _Dtype:
+    return _Dtype(code)
+
+
+def _reconstruct(_subtype: object, _shape: object, _code: object) -> _Array:
+    return _Array()
+
+
+def _frombuffer(
+    data: bytes | bytearray, dtype: _Dtype, shape: tuple[int, ...], order: str
+) -> _Array:
+    array = _Array()
+    array.__setstate__((1, shape, dtype, order == "F", data))
+    return array
+
+
+def _scalar(dtype: _Dtype, raw: bytes | str) -> Any:
+    return _frombuffer(
+        raw.encode("latin-1") if isinstance(raw, str) else raw, dtype, (), "C"
+    ).plain.item()
+
+
+def _encode(text: str, _encoding: object) -> bytes:
+    return text.encode("latin-1")
+
+
+def _dict(*arguments: Any) -> dict[Any, Any]:
+    # An OrderedDict of Python 2 brings its pairs; a defaultdict brings its factory, which is dropped.
+    return dict(arguments[0]) if arguments and isinstance(arguments[0], list) else {}
+
+
+_STAND_INS: dict[tuple[str, str], object] = {
+    ("numpy", "ndarray"): "ndarray",  # only ever an argument of _reconstruct
+    ("numpy", "dtype"): _dtype,
+    ("_codecs", "encode"): _encode,  # how protocols 0 to 2 carry bytes
+    ("collections", "OrderedDict"): _dict,
+    ("collections", "defaultdict"): _dict,
+    ("builtins", "list"): list,  # the usual factory of a defaultdict
+    ("__builtin__", "list"): list,
+}
+for _core in ("numpy.core", "numpy._core"):  # before and since numpy 2
+    _STAND_INS[f"{_core}.multiarray", "_reconstruct"] = _reconstruct
+    _STAND_INS[f"{_core}.multiarray", "scalar"] = _scalar
+    _STAND_INS[f"{_core}.numeric", "_frombuffer"] = _frombuffer
+
+
+class _PlainUnpickler(pickle._Unpickler):
+    """Python's own unpickler in Python: the one in C sets memory aside for any size that damaged bytes name."""
+
+    dispatch: ClassVar[dict[int, Any]] = {
+        **pickle._Unpickler.dispatch,
+        pickle.BYTEARRAY8[0]: pickle._Unpickler.dispatch[
+            pickle.BINBYTES8[0]
+        ],  # the last such size: reads what there is instead
+    }
+
+    def find_class(self, module_name: str, global_name: str, /) -> Any:
+        if (module_name, global_name) not in _STAND_INS:
+            raise pickle.UnpicklingError(
+                f"it asks for {module_name}.{global_name}, which is refused: plain data needs no such thing"
+            )
+        return _STAND_INS[module_name, global_name]
+
+
+def _without_stand_ins(value: Any) -> Any:
+    if isinstance(value, _Array):
+        return value.plain
+    if isinstance(value, dict):
+        return {key: _without_stand_ins(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_stand_ins(item) for item in value]
+    return value

@@ -1,0 +1,49 @@
+"""The graph of nearest rows, beside scikit-learn's."""
+
+import numpy as np
+import torch
+from sklearn.neighbors import NearestNeighbors
+
+from fewlabels.preprocess import neighbors
+from fewlabels.preprocess.neighbors import find_nearest, join_nearest
+
+
+def unit_rows(*shape, seed=0):
+    return torch.nn.functional.normalize(
+        torch.as_tensor(np.random.default_rng(seed).normal(size=shape)), dim=-1
+    )
+
+
+def test_nearest_rows_are_those_of_scikit_learn(monkeypatch):
+    monkeypatch.setattr(neighbors, "ROWS_AT_ONCE", 7)
+    x = unit_rows(2, 30, 5)
+    found = find_nearest(x, 4)
+    for episode in range(2):
+        distances, rows = (
+            NearestNeighbors(n_neighbors=4, metric="cosine", algorithm="brute")
+            .fit(x[episode])
+            .kneighbors()
+        )
+        np.testing.assert_array_equal(found.rows[episode].numpy(), rows)
+        np.testing.assert_allclose(found.cosines[episode].numpy(), 1 - distances, atol=1e-12)
+    asked = torch.tensor([3, 0, 29])
+    np.testing.assert_array_equal(
+        find_nearest(x, 4, of=asked).rows.numpy(), found.rows[:, asked].numpy()
+    )
+
+
+def test_the_graph_is_the_normalised_symmetrised_one():
+    x = unit_rows(2, 20, 3, seed=1)
+    graph = join_nearest(find_nearest(x, 3)).to_dense().numpy()
+    assert not graph[:20, 20:].any()
+    for episode, block in enumerate((graph[:20, :20], graph[20:, 20:])):
+        of_sklearn = (
+            NearestNeighbors(n_neighbors=3, metric="cosine", algorithm="brute")
+            .fit(x[episode])
+            .kneighbors_graph(mode="distance")
+            .toarray()
+        )
+        weights = np.where(of_sklearn > 0, (1 - of_sklearn).clip(min=0), 0)
+        weights = (weights + weights.T) / 2
+        scale = weights.sum(axis=1) ** -0.5
+        np.testing.assert_allclose(block, scale[:, None] * weights * scale, atol=1e-9)
