@@ -1,0 +1,1 @@
+"""Shared plumbing: files, stamps and digests, safetensors containers, words of messages."""

@@ -1,0 +1,91 @@
+"""Container: one safetensors file with a JSON header, written and checked in one way.
+
+A safetensors file has tensors and a map of texts. The header is one JSON text in that map, because
+safetensors writes the keys of the map in random order: with one key, the same content always gives
+the same bytes.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal
+
+import safetensors
+
+from fewlabels.errors import FileFormatError
+from fewlabels.io.files import CHOOSE_ANOTHER, reading, write_file
+
+
+@dataclass(frozen=True)
+class Container:
+    """A kind of safetensors file.
+
+    Attributes:
+        key: Where the header is in the metadata. All keys begin with "ptmap_", the package's name
+            before it became fewlabels: files written by then must stay readable, and files written
+            today must be readable by programs of then.
+        version: The newest format version this code reads, and the one it writes; None for a kind
+            whose header has no version.
+        holds: What such a file holds, for messages.
+        way_out: What to do with a safetensors file of another kind, a sentence.
+        framework: Whether tensors are numpy arrays ("numpy") or torch tensors ("pt").
+    """
+
+    key: str
+    version: int | None
+    holds: str
+    way_out: str
+    framework: Literal["numpy", "pt"] = "numpy"
+
+    def pack(self, tensors: Mapping[str, Any], header: Mapping[str, Any]) -> bytes:
+        """The bytes of a file; `header` gets the version added."""
+        frameworks = {"numpy": "safetensors.numpy", "pt": "safetensors.torch"}  # imported when used
+        version = {} if self.version is None else {"version": self.version}
+        text = json.dumps({**version, **header}, sort_keys=True)
+        save = import_module(frameworks[self.framework]).save
+        return bytes(save(dict(tensors), metadata={self.key: text}))
+
+    def write(
+        self,
+        path: Path,
+        tensors: Mapping[str, Any],
+        header: Mapping[str, Any],
+        *,
+        way_out: str = CHOOSE_ANOTHER,
+    ) -> None:
+        """Write a file atomically."""
+        write_file(path, self.pack(tensors, header), way_out=way_out)
+
+    def read(self, path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The header and all tensors of a file, or a FileFormatError that says what is wrong."""
+        with reading(path, holds=self.holds), self.open(path) as (header, file):
+            return header, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+
+    @contextmanager
+    def open(self, path: Path) -> Iterator[tuple[dict[str, Any], Any]]:
+        """The header, and the open file for single tensors by `get_tensor`.
+
+        Errors of damaged bytes are not translated: do that with `reading` outside.
+        """
+        with safetensors.safe_open(path, framework=self.framework) as file:
+            text = (file.metadata() or {}).get(self.key)
+            if text is None:
+                raise FileFormatError(
+                    f"{path} is a safetensors file, but does not hold {self.holds}. {self.way_out}"
+                )
+            header = json.loads(text)
+            if self.version is not None:
+                check_version(path, header["version"], self.version)
+            yield header, file
+
+
+def check_version(path: Path, version: int, newest: int) -> None:
+    """Refuse a file of a newer format than this code reads."""
+    if version > newest:
+        raise FileFormatError(
+            f"{path} has format version {version}, this fewlabels reads up to {newest}. "
+            "Upgrade fewlabels."
+        )
