@@ -1,4 +1,4 @@
-"""What a pickle may and may not do; the malicious ones below would leave a file behind if they ran."""
+"""Allowed and refused pickles; the malicious ones below would write a file if they ran."""
 
 import builtins
 import os
@@ -86,7 +86,7 @@ def python2_string(raw):
 
 
 def test_a_pickle_of_python_2(tmp_path):
-    """{'owl': [array([1., 200.5])]} as Python 2.7 and numpy 1.16 wrote it: array data in a byte string, no _codecs."""
+    """{'owl': [array([1., 200.5])]} of Python 2.7 and numpy 1.16: array data in a byte string."""
     data = np.array([1.0, 200.5], "<f4").tobytes()
     array = (
         b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85"
@@ -202,7 +202,8 @@ def test_a_buffer_shorter_than_its_shape_is_refused(tmp_path):
 @pytest.mark.parametrize(
     "forged",
     [
-        b"\x80\x02ccollections\nOrderedDict\nN}X\x0c\x00\x00\x00__defaults__]\x85s\x86b.",  # sets __defaults__ on a stand-in
+        # sets __defaults__ on a stand-in
+        b"\x80\x02ccollections\nOrderedDict\nN}X\x0c\x00\x00\x00__defaults__]\x85s\x86b.",
         b"\x80\x02cbuiltins\nlist\nN}X\x06\x00\x00\x00appendNs\x86b.",  # sets list.append
         b"\x80\x02cnumpy.core.multiarray\n_reconstruct\n}X\x08\x00\x00\x00__code__Nsb.",
     ],
@@ -256,7 +257,10 @@ def test_sizes_that_the_file_cannot_back_cost_no_memory(tmp_path, forged):
 
 def test_a_text_pickle_of_python_2(tmp_path):
     """Protocol 0, the default there: array data as an escaped string."""
-    state = b"(lp1\ncnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(I0\ntS'b'\ntR(I1\n(I1\ntcnumpy\ndtype\n(S'f4'\nI0\nI1\ntR"
+    state = (
+        b"(lp1\ncnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(I0\ntS'b'\ntR"
+        b"(I1\n(I1\ntcnumpy\ndtype\n(S'f4'\nI0\nI1\ntR"
+    )
     path = written(
         tmp_path,
         b"(dp0\nI7\n" + state + b"(I3\nS'<'\nNNNI-1\nI-1\nI0\ntbI00\nS'\\x00\\x80\\xc8C'\ntbas.",

@@ -1,4 +1,4 @@
-"""Which device "auto" means, and a plain word where one is asked for that is not here."""
+"""The device that "auto" means, and a check that a requested device is available."""
 
 import torch
 
@@ -8,9 +8,9 @@ DEVICES = ("auto", "cpu", "cuda", "mps")
 
 
 def choose_device(device: str) -> str:
-    """The device that "auto" stands for, or the asked one if it is there.
+    """The device that "auto" stands for, or the requested one if it is available.
 
-    mps has no float64 and no fast small solves, so it is taken only when asked for.
+    mps has no float64 and is slow at small linear systems, so "auto" never chooses it.
 
     >>> choose_device("cpu")
     'cpu'
@@ -26,6 +26,7 @@ def choose_device(device: str) -> str:
         return "cuda" if available["cuda"] else "cpu"
     if not available[device]:
         raise InputError(
-            f"device '{device}' is not available here. Use --device cpu, or install a torch build that has it."
+            f"device '{device}' is not available here. "
+            "Use device='cpu', or install a build of torch that supports it."
         )
     return device

@@ -1,19 +1,20 @@
-"""Every error a user of fewlabels can meet, and how its message is worded.
+"""All errors that fewlabels raises on purpose, and the rules for their messages.
 
     FewLabelsError
     ├── InputError          an argument or an array breaks a rule      (also a ValueError)
     ├── FileFormatError     a file cannot be read as what it claims    (also a ValueError)
     └── MissingExtraError   an optional dependency is not installed    (also an ImportError)
 
-A message names the argument, the rule, the value and the way out, in one sentence or two:
-"sample_episodes: class 'leek' must have at least n_shot + n_query = 20 images, got 12. Lower n_query or drop the class."
+A message names the argument, the rule, the value and the way out, in one or two sentences:
+"class 'leek' must have at least 20 images, got 12. Lower n_shot or queries, or drop the class."
+Arguments are written as in Python; only the command line names options.
 """
 
 from collections.abc import Iterable
 
 
 class FewLabelsError(Exception):
-    """Base of all errors raised on purpose; its message is meant for a person."""
+    """Base of all errors raised on purpose. Its message is written for a person."""
 
 
 class InputError(FewLabelsError, ValueError):
@@ -34,12 +35,3 @@ class MissingExtraError(FewLabelsError, ImportError):
 def unknown_choice(what: str, value: object, choices: Iterable[str]) -> InputError:
     """The error for a name that is not in a list of names."""
     return InputError(f"{what} must be one of {', '.join(choices)}, got {value!r}.")
-
-
-def name_rows(rows: Iterable[int], *, most: int = 5) -> str:
-    """Row numbers as words: "row 3", "rows 3, 8, 9 and 12 more"."""
-    listed = [int(row) for row in rows]
-    if len(listed) == 1:
-        return f"row {listed[0]}"
-    shown = ", ".join(str(row) for row in listed[:most])
-    return f"rows {shown}" + (f" and {len(listed) - most} more" if len(listed) > most else "")

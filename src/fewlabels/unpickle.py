@@ -1,8 +1,9 @@
-"""Pickles of plain data: dicts, lists, numbers, text and numpy arrays, and nothing that could run.
+"""Pickles of plain data: dicts, lists, numbers, text and numpy arrays. No code of a pickle runs.
 
-An ordinary pickle may name any function in Python and have it called. Here every global that it may
-name is a small stand-in of ours, and any other name is refused before anything happens. Not even
-numpy's own rebuilding functions are reached, because a forged dtype can make them read memory at will.
+A pickle may name any function in Python, and an ordinary unpickler calls it. Here every name that
+is allowed stands for a small replacement function of this file, and any other name is refused
+before anything is called. numpy's own functions are not called either, because a forged dtype can
+make them read arbitrary memory.
 """
 
 import pickle
@@ -13,11 +14,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fewlabels.errors import FileFormatError
+from fewlabels.io.files import unreadable
 
-_NUMBERS_OR_TEXT = re.compile(
-    r"[biufU]\d+"
-)  # dtype codes; leaves out objects, records and raw memory
+_NUMBERS_OR_TEXT = re.compile(r"[biufU]\d+")  # dtype codes, without objects, records, raw memory
 
 
 def load_plain(data: bytes, *, where: str, holds: str) -> Any:
@@ -25,28 +24,26 @@ def load_plain(data: bytes, *, where: str, holds: str) -> Any:
 
     Args:
         data: The bytes of the pickle.
-        where: How to call it in an error.
-        holds: What it should hold, in words for an error.
+        where: The name of the file in an error message.
+        holds: What the file should hold, for an error message.
     """
     try:
-        # latin1 maps the bytes of Python 2's str, in which it pickled array data, one to one.
+        # Python 2 pickled array data as str; latin1 maps its bytes one to one.
         return _without_stand_ins(_PlainUnpickler(BytesIO(data), encoding="latin1").load())
-    except Exception as error:  # on damaged bytes, the unpickler raises whatever it stumbles over
-        reason = (str(error).splitlines() or [""])[0].rstrip(". ")[:160]
-        raise FileFormatError(
-            f"{where} cannot be read ({type(error).__name__}: {reason}). The file must hold {holds}; write it or copy it anew."
-        ) from error
+    except Exception as error:  # damaged bytes raise errors of any class
+        raise unreadable(where, error, holds=holds) from error
 
 
 class _Dtype:
-    """Stands in for a numpy.dtype under reconstruction; only the byte order of its state is taken."""
+    """Replaces numpy.dtype during loading; only the byte order of its state is used."""
 
     __slots__ = ("plain",)
 
     def __init__(self, code: str) -> None:
         if not _NUMBERS_OR_TEXT.fullmatch(code):
             raise pickle.UnpicklingError(
-                f"it holds an array of dtype {code!r}, which is refused: only numbers and text are read"
+                f"it holds an array of dtype {code!r}, which is refused: "
+                "only numbers and text are read"
             )
         self.plain = np.dtype(code)
 
@@ -55,7 +52,7 @@ class _Dtype:
 
 
 class _Array:
-    """Stands in for a numpy.ndarray under reconstruction."""
+    """Replaces numpy.ndarray during loading."""
 
     __slots__ = ("plain",)
     plain: NDArray[Any]
@@ -68,8 +65,8 @@ class _Array:
         )
 
 
-# A pickle can set attributes on what it names, so the stand-ins below are functions without default
-# arguments, or types that refuse it: nothing done to them outlives or changes a load.
+# A pickle can set attributes on what it names. The stand-ins below are functions without default
+# arguments, or types that refuse attributes: a pickle cannot change this load or a later one.
 
 
 def _dtype(code: str, _align: object, _copy: object) -> _Dtype:
@@ -99,7 +96,7 @@ def _encode(text: str, _encoding: object) -> bytes:
 
 
 def _dict(*arguments: Any) -> dict[Any, Any]:
-    # An OrderedDict of Python 2 brings its pairs; a defaultdict brings its factory, which is dropped.
+    # An OrderedDict of Python 2 has its pairs here, a defaultdict its factory, which is dropped.
     return dict(arguments[0]) if arguments and isinstance(arguments[0], list) else {}
 
 
@@ -119,19 +116,19 @@ for _core in ("numpy.core", "numpy._core"):  # before and since numpy 2
 
 
 class _PlainUnpickler(pickle._Unpickler):
-    """Python's own unpickler in Python: the one in C sets memory aside for any size that damaged bytes name."""
+    """The unpickler of pickle.py: the C version allocates whatever size damaged bytes state."""
 
+    # The Python version still allocates for BYTEARRAY8. BINBYTES8 reads only the bytes there are.
     dispatch: ClassVar[dict[int, Any]] = {
         **pickle._Unpickler.dispatch,
-        pickle.BYTEARRAY8[0]: pickle._Unpickler.dispatch[
-            pickle.BINBYTES8[0]
-        ],  # the last such size: reads what there is instead
+        pickle.BYTEARRAY8[0]: pickle._Unpickler.dispatch[pickle.BINBYTES8[0]],
     }
 
     def find_class(self, module_name: str, global_name: str, /) -> Any:
         if (module_name, global_name) not in _STAND_INS:
             raise pickle.UnpicklingError(
-                f"it asks for {module_name}.{global_name}, which is refused: plain data needs no such thing"
+                f"it asks for {module_name}.{global_name}, which is refused: "
+                "plain data does not need it"
             )
         return _STAND_INS[module_name, global_name]
 

@@ -1,4 +1,4 @@
-"""Make the class lists that travel with the package: python tests/data/make_splits.py ../shared [OUT].
+"""Make the class lists of the package: python tests/data/make_splits.py ../shared [OUT].
 
 They come from the split files of the few-shot literature (shared/data/splits), the super-classes of
 CIFAR-100 and the folder names of CUB-200-2011.
@@ -33,14 +33,17 @@ ABOUT = {
     },
     "mini-imagenet": {
         "title": "miniImageNet",
-        "cite": "Vinyals et al. 2016, in the split of Ravi and Larochelle 2017; images of ILSVRC-2012",
-        "obtain": "the training images of ILSVRC-2012, from image-net.org after registration, or a ready-made copy",
+        "cite": "Vinyals et al. 2016, in the split of Ravi and Larochelle 2017; "
+        "images of ILSVRC-2012",
+        "obtain": "the training images of ILSVRC-2012, from image-net.org after registration, "
+        "or a ready-made copy",
         "per_class": 600,
     },
     "tiered-imagenet": {
         "title": "tieredImageNet",
         "cite": "Ren et al. 2018; images of ILSVRC-2012",
-        "obtain": "the training images of ILSVRC-2012, from image-net.org after registration, or the pickles of Ren et al.",
+        "obtain": "the training images of ILSVRC-2012, from image-net.org after registration, "
+        "or the pickles of Ren et al.",
         "images": {"base": 448_695, "val": 124_261, "novel": 206_209},
     },
     "cub": {
@@ -136,7 +139,10 @@ def write_mini_images(shared: Path, out: Path) -> None:
         bits = np.zeros(LARGEST, np.uint8)
         bits[np.array(numbers) - 1] = 1
         rows.append(f'{wnid} = "{base64.b64encode(np.packbits(bits)).decode()}"')
-    heading = "# Written by tests/data/make_splits.py: bit k of a class is its k-th image in the order of ILSVRC's numbers"
+    heading = (
+        "# Written by tests/data/make_splits.py: "
+        "bit k of a class is its k-th image in the order of ILSVRC's numbers"
+    )
     (out / "mini-imagenet-images.toml").write_text(
         "\n".join([heading, *rows]) + "\n", encoding="utf-8"
     )

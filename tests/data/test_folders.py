@@ -1,4 +1,4 @@
-"""Plain folders: classes, order, and what is passed over."""
+"""Plain folders: classes, order, and what is skipped."""
 
 import os
 
@@ -88,11 +88,11 @@ def test_what_is_passed_over_is_named(write, tmp_path, tmp_path_factory):
     assert images.names == ("leek/a.png", "leek/inside.png")
     assert sorted(images.problems) == [
         Problem("empty/only.jpg", "the file is empty"),
-        Problem("leek/dead.png", "a link to nothing"),
+        Problem("leek/dead.png", "a broken link"),
         Problem("leek/empty.png", "the file is empty"),
-        Problem("leek/out.png", "a link that leaves the folder"),
-        Problem("out", "a link that leaves the folder"),
-        Problem("void", "the folder holds no images and is no class"),
+        Problem("leek/out.png", "a link out of the folder"),
+        Problem("out", "a link out of the folder"),
+        Problem("void", "the folder holds no images and is not a class"),
     ]
     with pytest.raises(
         FileFormatError, match=r"got 6 that cannot \(the first: .*Repair or remove them"
@@ -119,9 +119,9 @@ def test_rings_of_links_end(write, tmp_path):
     assert {name for name in images.names if name.count("/") == 1} == {"a/x.png", "b/y.png"}
     assert "a/over/y.png" in images.names
     assert {str(problem) for problem in images.problems} >= {
-        "a/up: a link back to a folder that it lies in",
-        "a/over/back: a link back to a folder that it lies in",
-        "a/self.png: a link to nothing",
+        "a/up: a link to a folder above it",
+        "a/over/back: a link to a folder above it",
+        "a/self.png: a broken link",
     }
 
 
@@ -167,7 +167,7 @@ def test_what_cannot_be_seen_is_passed_over_and_named_once(write, tmp_path):
         "leek/deeper",
     ]
     assert {problem.reason for problem in images.problems} == {
-        "what is there cannot be seen (File name too long)"
+        "it cannot be accessed (File name too long)"
     }
 
 

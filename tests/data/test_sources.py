@@ -32,7 +32,7 @@ def encoded(pixels):
 
 @pytest.fixture
 def calls(monkeypatch):
-    """The files that are decoded, in order, while a tick of the file system's clock takes no time."""
+    """The decoded files, in order; every file counts as settled at once."""
     monkeypatch.setattr(sources, "TICK_NS", -(10**18))
     decoded = []
     decode = sources.decode
@@ -80,7 +80,7 @@ def test_a_settled_file_is_hashed_once(write, monkeypatch):
     path = write("x.png")
     monkeypatch.setattr(sources, "TICK_NS", -(10**18))
     digest = file_digest(path)
-    monkeypatch.setattr(sources, "_digest", lambda _: pytest.fail("hashed again"))
+    monkeypatch.setattr(sources, "content_digest", lambda _: pytest.fail("hashed again"))
     assert file_digest(path) == digest
 
 
@@ -124,7 +124,7 @@ def test_tiles_are_parts_of_the_mosaic(write, noise):
 
 
 def test_a_tile_beyond_the_mosaic_is_refused(write):
-    with pytest.raises(UnreadableImageError, match=r"m\.png.*12 × 8 pixels are too few"):
+    with pytest.raises(UnreadableImageError, match=r"m\.png.*12 × 8 pixels do not hold all"):
         Tile(write("m.png", width=12, height=8), 8, 8, 4).read()
 
 

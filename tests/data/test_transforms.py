@@ -113,7 +113,7 @@ def test_the_image_is_left_as_it_is(noise):
     [
         (
             "flip",
-            r"a step must be one of resize\(S\), square\(S\), crop\(S\) and normalize\(R G B, R G B\), got 'flip'",
+            r"one of resize\(S\), square\(S\), crop\(S\) and normalize\(R G B, R G B\), got 'flip'",
         ),
         ("resize(32) | | crop(32)", "got ''"),
         ("resize(32", "got 'resize"),
@@ -126,9 +126,9 @@ def test_the_image_is_left_as_it_is(noise):
         ("crop(32, bilinear)", "only resize and square take a filter"),
         (
             "resize(32) | crop(36)",
-            r"crop\(36\) needs at least 36 pixels, but the image has only 32 by then",
+            r"crop\(36\) needs at least 36 pixels, but the image has only 32 there",
         ),
-        ("crop(32) | crop(36)", "only 32 by then"),
+        ("crop(32) | crop(36)", "only 32 there"),
         ("normalize(0 0 0, 1 1 1) | crop(3)", "normalize must be the last step"),
         ("normalize(0.5, 0.5)", "three means and three standard deviations"),
         ("normalize(0 0 0, 1 1 x)", "three means and three standard deviations"),
@@ -139,7 +139,7 @@ def test_the_image_is_left_as_it_is(noise):
         ),
     ],
 )
-def test_slips_of_the_pen_are_named(line, message):
+def test_typos_are_named(line, message):
     with pytest.raises(InputError, match=message):
         ImageTransform.parse(line)
 

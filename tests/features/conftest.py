@@ -1,4 +1,4 @@
-"""Folders of tiny images, and tiny networks to look at them."""
+"""Folders of tiny images, and tiny networks."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -40,7 +40,7 @@ class Watched(ImageFile):
 
 @pytest.fixture
 def make_images(tmp_path) -> Callable[..., tuple[ImageSet, list[tuple[str, str]]]]:
-    """Writes images of classes even and odd; the set, and the notes of what is done with its files."""
+    """Writes images of classes even and odd; returns the set, and notes of reads and hashes."""
 
     def make(
         numbers: Sequence[int], *, folder: str = "photos", suffix: str = ".bmp"
@@ -93,5 +93,5 @@ def make_encoder() -> Callable[..., Encoder]:
 
 @pytest.fixture
 def trusting(monkeypatch) -> None:
-    """Files count as settled a hundredth of a second after they change: no clock here ticks more slowly."""
+    """Files count as settled 10 ms after a change, the clock step of the file systems here."""
     monkeypatch.setattr("fewlabels.features.file_digests.RACY_NS", 10_000_000)

@@ -1,4 +1,4 @@
-"""Make the features that travel with the package: python tests/features/make_embedded.py ../shared [OUT]."""
+"""Make the embedded features: python tests/features/make_embedded.py ../shared [OUT]."""
 
 import json
 import sys
@@ -26,8 +26,9 @@ def make(shared: Path) -> FeatureSet:
         "split": "novel",
         "backbone": "wrn28-10",
         "source": (
-            "Pooled 640-d features of a WRN-28-10 trained on the 64 CIFAR-FS base classes with manifold mixup and rotations; "
-            f"the first {KEPT} of {ROWS_OF_CLASS} rows of each of the 20 novel classes, square roots rounded to 8 bits (root8)."
+            "Pooled 640-d features of a WRN-28-10 trained on the 64 CIFAR-FS base classes with "
+            f"manifold mixup and rotations; the first {KEPT} of {ROWS_OF_CLASS} rows of each of "
+            "the 20 novel classes, square roots rounded to 8 bits (root8)."
         ),
     }
     return FeatureSet.from_arrays(

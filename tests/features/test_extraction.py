@@ -1,4 +1,4 @@
-"""Rows are those of a plain loop, computed once, kept under all they depend on, whatever interrupts the work."""
+"""Rows equal those of a plain loop, are computed once, and survive interruptions."""
 
 import os
 import signal
@@ -315,7 +315,7 @@ def test_images_that_cannot_be_read_are_left_out_and_named(
     for _ in range(2):
         with pytest.warns(
             UserWarning,
-            match=r"2 of 9 images cannot be read and are left out: 3\.bmp, 5\.bmp\. The first: .*3\.bmp",
+            match=r"2 of 9 images cannot be read .* left out: 3\.bmp, 5\.bmp\. The first: .*3\.bmp",
         ):
             found = extract(
                 images, [make_encoder()], store=store if with_store else None, batch_size=2
@@ -379,7 +379,7 @@ def test_a_transform_must_make_images_of_one_size(make_images, make_encoder):
     Image.new("RGB", (8, 16)).save(images.path(1))
     with pytest.raises(
         InputError,
-        match=r"transform 'resize\(8\)' must make all images of one size, got \(8, 8\) and \(16, 8\)",
+        match=r"'resize\(8\)' must make all images of one size, got \(8, 8\) and \(16, 8\)",
     ):
         extract(images, [make_encoder(transform="resize(8)")], store=None, batch_size=3)
 
@@ -411,7 +411,7 @@ def test_no_images_are_refused(make_images, make_encoder):
 @pytest.mark.skipif(torch.cuda.is_available(), reason="CUDA is here")
 def test_cuda_asked_for_and_absent(make_images, make_encoder):
     images, _ = make_images(range(2))
-    with pytest.raises(InputError, match=r"device 'cuda' is not available here\. Use --device cpu"):
+    with pytest.raises(InputError, match=r"device 'cuda' is not available here\. Use device='cpu'"):
         extract(images, [make_encoder()], store=None, device="cuda")
     assert len(extract(images, [make_encoder()], store=None, device="auto")) == 2
 
@@ -428,7 +428,7 @@ def test_a_network_that_gives_nan_or_other_shapes_is_refused_and_not_kept(
         extract(images, [broken], store=store)
     with pytest.raises(
         InputError,
-        match=r"must give 6 numbers an image, as its feature_dim says, got shape \(3, 5\)",
+        match=r"must give 6 numbers per image, as its feature_dim says, got shape \(3, 5\)",
     ):
         extract(images, [Encoder("odd", broken.module, "crop(8)", 6, "0" * 32)], store=store)
     assert not list(store.root.rglob("shard-*"))
@@ -518,12 +518,17 @@ import sys, time
 from fewlabels.backbones.encoder import load_encoder
 from fewlabels.data import read_images
 from fewlabels.features import FeatureStore, extract, keeper
-folder, weights, store, pause = *sys.argv[1:4], float(sys.argv[4])
+folder, weights, store, stop = *sys.argv[1:4], int(sys.argv[4])
 keeper.SHARD_ROWS = 8
 def slowly(progress):
-    print(progress.done, flush=True)
-    time.sleep(pause)
-found = extract(read_images(folder), [load_encoder(weights)], store=FeatureStore(store), batch_size=4, n_workers=2, on_progress=slowly)
+    if progress.stage == "extract":
+        print(progress.done, flush=True)
+        time.sleep(600 if progress.done >= stop else 0.01)
+encoders = [load_encoder(weights)]
+found = extract(
+    read_images(folder), encoders, store=FeatureStore(store), batch_size=4, n_workers=2,
+    on_progress=slowly,
+)
 print(found.fingerprint)
 """
 
@@ -538,10 +543,11 @@ def conv4(tmp_path):
     return path
 
 
-def begin(images, conv4, store, *, pause):
+def begin(images, conv4, store, *, stop=1000):
+    """Extract in another process, which waits to be killed once `stop` images are done."""
     folder = str(images.path(0).parent)
     return subprocess.Popen(
-        [sys.executable, "-c", SLOW, folder, str(conv4), str(store.root), str(pause)],
+        [sys.executable, "-c", SLOW, folder, str(conv4), str(store.root), str(stop)],
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -550,7 +556,7 @@ def begin(images, conv4, store, *, pause):
 def test_kill_9_and_again_gives_the_same_bits_as_left_alone(make_images, conv4, store, tmp_path):
     images, _ = make_images(range(60), suffix=".png")
     images = read_images(images.path(0).parent)
-    killed = begin(images, conv4, store, pause=0.02)
+    killed = begin(images, conv4, store, stop=40)
     for line in killed.stdout:
         if int(line) == 40:
             break
@@ -577,8 +583,8 @@ def test_kill_9_and_again_gives_the_same_bits_as_left_alone(make_images, conv4, 
 def test_two_processes_on_one_store(make_images, conv4, store):
     images, _ = make_images(range(30), suffix=".png")
     images = read_images(images.path(0).parent)
-    both = [begin(images, conv4, store, pause=0.01) for _ in range(2)]
-    answers = [process.communicate(timeout=100)[0].split()[-1] for process in both]
+    both = [begin(images, conv4, store) for _ in range(2)]
+    answers = [process.communicate(timeout=600)[0].split()[-1] for process in both]
     assert [process.returncode for process in both] == [0, 0]
     alone = extract(images, [load_encoder(conv4)], store=None, batch_size=4)
     assert answers == [alone.fingerprint] * 2

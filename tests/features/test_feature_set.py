@@ -87,7 +87,7 @@ def test_zero_and_negative_vectors_are_welcome():
             "names must have one entry for each of the 4 rows of features, got 3",
         ),
         ({"names": ("a", "b", "c", 4)}, "names must be strings"),
-        ({"names": "abcd"}, "names must be strings, one for each row"),
+        ({"names": "abcd"}, "names must be strings, one per row"),
     ],
 )
 def test_what_breaks_a_rule_is_refused_by_name(changes, message):

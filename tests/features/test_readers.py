@@ -157,7 +157,7 @@ def test_npy_labels_by_blocks_or_beside_or_not_at_all(tmp_path):
     assert blocks.class_names == tuple(str(number) for number in range(11))
     assert blocks.labels.tolist() == [row // 2 for row in range(22)]
     for odd in (0, -2, 4):
-        with pytest.raises(InputError, match=f"whole part of the 22 rows, got {odd}"):
+        with pytest.raises(InputError, match=f"must divide the number of rows, 22, got {odd}"):
             read_features(path, per_class=odd)
     np.save(tmp_path / "x_labels.npy", np.zeros(5, int))
     with pytest.raises(FileFormatError, match="22 rows of features"):
@@ -202,7 +202,7 @@ def test_files_without_labels_are_refused_or_read_as_unlabelled(tmp_path, suffix
             path.write_bytes(pickle.dumps({"features": FEATURES}))
     with pytest.raises(FileFormatError, match="must come with labels") as caught:
         read_features(path)
-    assert ("--per-class K" in str(caught.value)) == (suffix in (".npy", ".npz"))
+    assert ("per_class=K" in str(caught.value)) == (suffix in (".npy", ".npz"))
     read = read_features(path, labels_needed=False)
     np.testing.assert_array_equal(read.features, FEATURES)
     assert (read.labels.tolist(), read.class_names) == ([-1] * 6, ())
@@ -341,7 +341,7 @@ def test_pickles_of_something_else(tmp_path, content, message):
 
 @pytest.mark.parametrize("protocol", range(6))
 def test_the_authors_dump(tmp_path, protocol):
-    """Their save_features.py: pickle.dump({class number: [vector, ...]}) from a defaultdict-like loop."""
+    """As their save_features.py writes it: pickle.dump({class number: [vector, ...]})."""
     content = {
         number: [FEATURES[row] for row in np.flatnonzero(number == LABELS)] for number in (1, 0)
     }

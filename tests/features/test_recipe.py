@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fewlabels.features import recipe as module
-from fewlabels.features.recipe import Recipe
+from fewlabels.features.recipe import FeatureRecipe
 
-FIRST = Recipe(
+FIRST = FeatureRecipe(
     backbone="conv4",
     weights="0" * 32,
     transform="crop(32)",

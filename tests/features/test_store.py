@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from fewlabels.errors import InputError
 from fewlabels.features import FeatureStore
-from fewlabels.features.recipe import Recipe
+from fewlabels.features.recipe import FeatureRecipe
 from fewlabels.features.shards import ABANDONED_SECONDS
 from fewlabels.features.store import default_root
 
-RECIPE = Recipe(
+RECIPE = FeatureRecipe(
     backbone="conv4",
     weights="0" * 32,
     transform="crop(32)",
@@ -108,6 +108,15 @@ def test_the_same_rows_make_the_same_shard(store):
     assert store.n_bytes == sum(
         path.stat().st_size for path in store.root.rglob("*") if path.is_file()
     )
+
+
+def test_a_shard_is_the_same_file_as_in_older_versions(store):
+    """Both hashes were taken from a store that version 0.1, called ptmap, wrote."""
+    put(store, [1, 2])
+    assert RECIPE.key == "d18d3840905ef2996e487fb6058ed9e0"
+    assert [path.name for path in shards(store)] == [
+        "shard-8a8c36e22e855d2fe693d51dbdbe09b4.safetensors"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -214,7 +223,10 @@ def test_rows_in_a_damaged_shard_are_taken_from_another_that_has_them(store):
 def test_a_disk_that_takes_nothing_is_a_warning(store):
     store.root.mkdir()
     (store.root / RECIPE.key).touch()  # a file where the folder should be
-    with pytest.warns(UserWarning, match=r"features of 2 images were not kept \(File exists\)"):
+    with pytest.warns(
+        UserWarning,
+        match=r"features of 2 images were not kept: .* cannot be written \(File exists\)",
+    ):
         put(store, [1, 2])
     assert_holds(store, set())
 
@@ -222,7 +234,8 @@ def test_a_disk_that_takes_nothing_is_a_warning(store):
 def test_what_a_dead_process_left_is_swept(store):
     put(store, [1])
     old, young = (
-        store.root / RECIPE.key / f".shard-x.safetensors.{name}" for name in ("old", "young")
+        store.root / RECIPE.key / f".shard-x.safetensors.{name}"
+        for name in ("01234567", "89abcdef")
     )
     for path in (old, young):
         path.touch()
@@ -240,13 +253,18 @@ def test_what_a_dead_process_left_is_swept(store):
 WRITER = """
 import sys
 import numpy as np
-from fewlabels.features.recipe import Recipe
+from fewlabels.features.recipe import FeatureRecipe
 from fewlabels.features.store import FeatureStore
 root, start, stop = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-recipe = Recipe(backbone="conv4", weights="0" * 32, transform="crop(32)", views="center", precision="float32", dim=3)
+recipe = FeatureRecipe(
+    backbone="conv4", weights="0" * 32, transform="crop(32)", views="center",
+    precision="float32", dim=3,
+)
 store = FeatureStore(root)
 for number in range(start, stop):
-    store.put(recipe, [f"{n:032x}" for n in (number, number + 1)], np.array([[n, n + 0.5, -n] for n in (number, number + 1)], np.float32))
+    pair = (number, number + 1)
+    rows = np.array([[n, n + 0.5, -n] for n in pair], np.float32)
+    store.put(recipe, [f"{n:032x}" for n in pair], rows)
     found = store.get(recipe, [f"{n:032x}" for n in range(start, number + 2)])
     assert found.known.all() and (found.rows[:, 0] == np.arange(start, number + 2)).all()
 """
@@ -268,8 +286,34 @@ def test_several_processes_write_and_read_at_once(store):
 
 
 def test_the_place_can_be_chosen_by_the_environment(monkeypatch, tmp_path):
-    monkeypatch.setenv("FEWLABELS_CACHE", str(tmp_path))
-    assert FeatureStore().root == tmp_path / "features"
+    monkeypatch.setenv("PTMAP_CACHE", str(tmp_path / "old"))
+    monkeypatch.delenv("FEWLABELS_CACHE", raising=False)
+    assert FeatureStore().root == tmp_path / "old" / "features"
+    monkeypatch.setenv("FEWLABELS_CACHE", str(tmp_path / "new"))
+    assert FeatureStore().root == tmp_path / "new" / "features"
+
+
+@pytest.mark.parametrize(
+    ("existing", "expected"),
+    [
+        ([], "fewlabels"),
+        (["ptmap"], "ptmap"),
+        (["fewlabels"], "fewlabels"),
+        (["ptmap", "fewlabels"], "fewlabels"),
+    ],
+)
+def test_a_store_of_the_former_name_is_used_if_there_is_no_new_one(
+    monkeypatch, tmp_path, existing, expected
+):
+    for name in ("FEWLABELS_CACHE", "PTMAP_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for name in existing:
+        put(FeatureStore(tmp_path / name / "features"), [1])
+    store = FeatureStore()
+    assert store.root == tmp_path / expected / "features"
+    assert_holds(store, {1} if existing else set())
 
 
 @pytest.mark.parametrize(
@@ -284,8 +328,9 @@ def test_the_place_can_be_chosen_by_the_environment(monkeypatch, tmp_path):
     ],
 )
 def test_each_platform_has_its_place_for_caches(monkeypatch, platform, variables, expected):
-    for name in ("FEWLABELS_CACHE", "XDG_CACHE_HOME", "LOCALAPPDATA"):
+    for name in ("FEWLABELS_CACHE", "PTMAP_CACHE", "XDG_CACHE_HOME", "LOCALAPPDATA"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", "/nobody")  # where no store of the former name exists
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(sys, "platform", platform)
@@ -293,5 +338,8 @@ def test_each_platform_has_its_place_for_caches(monkeypatch, platform, variables
 
 
 def test_the_store_needs_no_torch():
-    code = "import sys; from fewlabels.features import FeatureStore; FeatureStore(); sys.exit('torch' in sys.modules)"
+    code = (
+        "import sys; from fewlabels.features import FeatureStore; FeatureStore(); "
+        "sys.exit('torch' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -27,11 +27,12 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_file_is_written_and_replaced_and_nothing_else_is_left(tmp_path):
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_file_is_written_and_replaced_and_nothing_else_is_left(tmp_path, durable):
     path = tmp_path / "new" / "folder" / "a.bin"
-    write_file(path, b"one")
+    write_file(path, b"one", durable=durable)
     assert path.read_bytes() == b"one"
-    write_file(path, lambda file: [file.write(b"t"), file.write(b"wo")])
+    write_file(path, lambda file: [file.write(b"t"), file.write(b"wo")], durable=durable)
     assert path.read_bytes() == b"two"
     assert names(path.parent) == ["a.bin"]
 

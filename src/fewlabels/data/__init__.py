@@ -1,4 +1,4 @@
-"""Stage 1: images on disk, as ImageSets. `fewlabels.data.transforms` is apart, because only it needs torch."""
+"""Stage 1: images on disk, as ImageSets. Only `fewlabels.data.transforms` needs torch."""
 
 from fewlabels.data.benchmarks import read_benchmark
 from fewlabels.data.class_lists import BENCHMARKS, Benchmark, require_disjoint

@@ -1,4 +1,4 @@
-"""The benchmarks of the literature, read from whichever form lies on disk."""
+"""Benchmarks of the literature, read from any of their forms on disk."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,72 +8,70 @@ import numpy as np
 from fewlabels.data.class_lists import Benchmark, find_benchmark
 from fewlabels.data.forms import Form, find_form
 from fewlabels.data.image_set import ALL, SPLITS, ImageSet, Problem
-from fewlabels.data.listing import Entry
+from fewlabels.data.listing import ListedImage
 from fewlabels.errors import FileFormatError, unknown_choice
-
-MOST_NAMED = 5  # classes in a message
+from fewlabels.io.words import listing
 
 
 def read_benchmark(name: str, folder: str | Path, *, split: str) -> ImageSet:
     """Read one split of a benchmark, without decoding its images.
 
-    Classes come in the order of the published lists, the images of each class in an order that
-    depends on the form only. What was passed over, or is fewer than the literature counts, is in
+    Classes are in the order of the published lists, the images of each class in an order that
+    depends only on the form. Skipped files, and counts below those of the literature, are in
     `problems` of the result.
 
     Args:
         name: "cifar-fs", "fc100", "mini-imagenet", "tiered-imagenet" or "cub".
-        folder: Where it lies, in any of the forms that `fewlabels data list` names.
+        folder: The folder that holds it, in one of the forms that `fewlabels data list` names.
         split: "base", "val", "novel" or "all".
     """
     benchmark = find_benchmark(name)
     if split not in (*SPLITS, ALL):
         raise unknown_choice("split", split, (*SPLITS, ALL))
     form = find_form(Path(folder), benchmark)
-    images = gather(form, split, form.entries)
+    images = gather(form, split, form.list_class)
     if missing := [
         name for name, size in zip(images.class_names, images.class_sizes, strict=True) if size == 0
     ]:
-        shown = ", ".join(missing[:MOST_NAMED]) + (
-            f" and {len(missing) - MOST_NAMED} more" if len(missing) > MOST_NAMED else ""
-        )
         raise FileFormatError(
-            f"{folder} must hold images of all {len(images.class_names)} {split} classes of {benchmark.title}, got none of {shown}. "
-            "Unpack the data anew; `fewlabels data check` tells more."
+            f"{folder} must hold images of all {len(images.class_names)} {split} classes of "
+            f"{benchmark.title}, got none of {listing(missing)}. "
+            "Unpack the data again; `fewlabels data check` lists all problems."
         )
     for name, size in zip(images.class_names, images.class_sizes, strict=True):
         if benchmark.per_class is not None and size > benchmark.per_class:
             raise FileFormatError(
-                f"{folder} must hold {benchmark.per_class} images of each class of {benchmark.title}, got {size} of {name}. "
+                f"{folder} must hold {benchmark.per_class} images of each class of "
+                f"{benchmark.title}, got {size} of {name}. "
                 "Keep only those that the published lists name."
             )
     return images
 
 
-def gather(form: Form, split: str, read_class: Callable[[str], list[Entry]]) -> ImageSet:
+def gather(form: Form, split: str, read_class: Callable[[str], list[ListedImage]]) -> ImageSet:
     """The images of a split, or of all three; `read_class` lists those of one class."""
-    found: dict[str, list[Entry]] = {}
+    found: dict[str, list[ListedImage]] = {}
     problems: list[Problem] = []
     for each in SPLITS if split == ALL else (split,):
         classes = {name: read_class(name) for name in form.class_names(each)}
         problems += count_problems(
-            form.benchmark, each, {name: len(entries) for name, entries in classes.items()}
+            form.benchmark, each, {name: len(listed) for name, listed in classes.items()}
         )
         found |= classes
-    entries = [entry for each in found.values() for entry in each]
+    listed = [image for each in found.values() for image in each]
     return ImageSet(
         name=form.benchmark.name,
         split=split,
         class_names=tuple(found),
         labels=np.repeat(np.arange(len(found)), [len(each) for each in found.values()]),
-        names=tuple(entry.name for entry in entries),
-        sources=tuple(entry.source for entry in entries),
+        names=tuple(image.name for image in listed),
+        sources=tuple(image.source for image in listed),
         problems=(*form.problems, *problems),
     )
 
 
 def count_problems(benchmark: Benchmark, split: str, sizes: dict[str, int]) -> list[Problem]:
-    """Where the images of each class, or their sum, are not as many as the literature counts."""
+    """Differences from the literature in the images per class, or in their sum."""
     counts = "{:,} {} where the literature counts {:,}".format
     if benchmark.per_class is not None:
         return [

@@ -1,4 +1,4 @@
-"""A folder of images looked through: whether every image can be read, and whether the counts are right."""
+"""Check of a folder of images: can every image be read, and are the counts right?"""
 
 import os
 from collections.abc import Callable
@@ -14,24 +14,24 @@ from fewlabels.data.survey import Survey
 
 
 class SplitCount(NamedTuple):
-    """What a split holds, and what the literature counts, None where it counts nothing."""
+    """Counts of a split, and those of the literature, None where there are none."""
 
     split: str
     n_classes: int
     n_images: int
     n_unlabelled: int
-    class_sizes: tuple[int, int]  # of the smallest and of the largest class
-    sides: tuple[int, int]  # shortest and longest side of any readable image, in pixels
+    class_sizes: tuple[int, int]  # images of the smallest and of the largest class
+    sides: tuple[int, int]  # shortest and longest side of all readable images, in pixels
     expected_classes: int | None
     expected_images: int | None
 
 
 @dataclass(frozen=True)
 class CheckReport:
-    """The outcome of a check. Problems make images or counts wrong; remarks may be on purpose."""
+    """The result of a check. Problems make images or counts wrong; remarks may be intended."""
 
     folder: str
-    dataset: str | None  # of the literature, None for a plain folder
+    dataset: str | None  # the name of the benchmark, None for a plain folder
     form: str
     splits: tuple[SplitCount, ...]
     problems: tuple[Problem, ...]
@@ -39,7 +39,7 @@ class CheckReport:
 
     @property
     def n_images(self) -> int:
-        """Images that were looked at."""
+        """The number of images that were checked."""
         return sum(split.n_images for split in self.splits)
 
     def to_dict(self) -> dict[str, Any]:
@@ -57,10 +57,10 @@ class CheckReport:
 def check_survey(
     survey: Survey, *, on_progress: Callable[[int], None] | None = None
 ) -> CheckReport:
-    """Decode every image, and compare the counts with the literature's.
+    """Decode every image, and compare the counts with those of the literature.
 
     Args:
-        survey: What `survey_folder` found.
+        survey: The result of `survey_folder`.
         on_progress: Called with the number of images decoded since the last call.
     """
     problems, counts = list(survey.problems), []
@@ -75,7 +75,7 @@ def check_survey(
         dataset=None if survey.form is None else survey.form.benchmark.name,
         form="plain folder" if survey.form is None else survey.form.NAME,
         splits=tuple(counts),
-        problems=tuple(sorted(set(problems))),  # a damaged mosaic is reported by each of its tiles
+        problems=tuple(sorted(set(problems))),  # each tile of a damaged mosaic reports it
         remarks=survey.remarks,
     )
 
@@ -83,7 +83,7 @@ def check_survey(
 def _decode_all(
     images: ImageSet, on_progress: Callable[[int], None] | None
 ) -> tuple[list[Problem], tuple[int, int]]:
-    """What cannot be read, and the shortest and longest side of the rest."""
+    """Unreadable images, and the shortest and longest side of the others."""
 
     def decode(start: int) -> tuple[int, list[Problem], list[int]]:
         problems: list[Problem] = []

@@ -1,6 +1,6 @@
-"""The benchmarks: which classes are base, val and novel, and how many images the literature counts.
+"""The benchmarks: their base, val and novel classes, and their numbers of images.
 
-The lists lie in splits/*.toml, written by tests/data/make_splits.py.
+The lists are in splits/*.toml, written by tests/data/make_splits.py.
 """
 
 import tomllib
@@ -22,7 +22,7 @@ class Benchmark:
     name: str
     title: str
     cite: str
-    obtain: str  # where to get the images, in words
+    obtain: str  # where to get the images
     classes: Mapping[str, tuple[str, ...]]  # of each split, in the order of the published lists
     n_images: Mapping[str, int]  # of each split
     per_class: int | None  # images of each class, where all have the same number
@@ -42,7 +42,7 @@ class Benchmark:
 
 
 def require_disjoint(classes: Mapping[str, Iterable[str]]) -> None:
-    """Refuse class lists of several splits that share a class: what is learnt on one would leak into another.
+    """Refuse splits that share a class: training classes must not be evaluation classes.
 
     >>> require_disjoint({"base": ["ant", "bee"], "novel": ["cat"]})
     """
@@ -51,7 +51,8 @@ def require_disjoint(classes: Mapping[str, Iterable[str]]) -> None:
         for name in names:
             if name in first:
                 raise InputError(
-                    f"classes must not be shared between splits, got '{name}' in {first[name]} and {split}. Drop it from one."
+                    f"classes must not be shared between splits, got '{name}' in "
+                    f"{first[name]} and {split}. Drop it from one."
                 )
         first |= dict.fromkeys(names, split)
 

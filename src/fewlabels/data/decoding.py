@@ -1,12 +1,11 @@
-"""Image files to upright RGB pixels, and one kind of error for those that cannot be read.
+"""Image files to upright RGB pixels, and one error class for files that cannot be read.
 
-What is decided here, once:
-
-    orientation    the EXIF tag is obeyed, so a photograph stands as its camera saw it
-    transparency   laid on white: what lies under transparent pixels is arbitrary, often black
-    16-bit grey    scaled to 8 bits; whole numbers outside 0 to 65535 and floats are refused, as they have no agreed range
-    animation      the first frame
-    size           more pixels than Pillow's MAX_IMAGE_PIXELS are an error, not a warning
+orientation    the EXIF tag is applied
+transparency   blended with white: the color of transparent pixels is arbitrary, often black
+16-bit grey    scaled to 8 bits; whole numbers outside 0 to 65535, and floats, are refused,
+               because they have no agreed range
+animation      the first frame
+size           more pixels than Pillow's MAX_IMAGE_PIXELS are an error, not a warning
 """
 
 from io import BytesIO
@@ -16,9 +15,10 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from fewlabels.errors import FileFormatError
+from fewlabels.io.words import first_line
 
 ORIENTATION = 0x0112  # the EXIF tag
-UPRIGHT = {  # what undoes each orientation but 1, which needs nothing
+UPRIGHT = {  # the operation that undoes each orientation; 1 is upright
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
     4: Image.Transpose.FLIP_TOP_BOTTOM,
@@ -32,11 +32,11 @@ WIDE_TOP = 65535  # the largest 16-bit number
 
 
 class _RefusedError(Exception):
-    """The image is whole, but of a kind that is not read; the text says why."""
+    """The image is valid, but of a kind that is not supported; the text says why."""
 
 
 class UnreadableImageError(FileFormatError):
-    """One image cannot be decoded; `reason` says why in a few words."""
+    """One image cannot be decoded; `reason` says why."""
 
     def __init__(self, where: str, reason: str) -> None:
         super().__init__(f"{where} cannot be read as an image: {reason}. Replace it, or remove it.")
@@ -47,20 +47,20 @@ def decode(file: Path | bytes, *, where: str) -> Image.Image:
     """Decode one image, upright and RGB.
 
     Args:
-        file: Where the encoded image lies, or its bytes.
-        where: How to call it in an error.
+        file: The path of the encoded image, or its bytes.
+        where: The name of the image in an error message.
     """
     try:
         with Image.open(BytesIO(file) if isinstance(file, bytes) else file) as image:
             _refuse_bomb(image)
             image.load()
             return _to_rgb(_upright(image))
-    except Exception as error:  # on damaged bytes, decoders raise whatever they stumble over
+    except Exception as error:  # damaged bytes raise errors of any class
         raise UnreadableImageError(where, _reason(error, file)) from error
 
 
 def _refuse_bomb(image: Image.Image) -> None:
-    # Pillow itself only warns up to twice this size.
+    # Pillow itself only warns for up to twice this size.
     most = Image.MAX_IMAGE_PIXELS
     if most is not None and image.width * image.height > most:
         raise Image.DecompressionBombError
@@ -69,7 +69,7 @@ def _refuse_bomb(image: Image.Image) -> None:
 def _upright(image: Image.Image) -> Image.Image:
     try:
         orientation = image.getexif().get(ORIENTATION, 1)
-    except Exception:  # damaged EXIF data is no reason to refuse the pixels, which are whole
+    except Exception:  # the pixels can be used without EXIF data
         return image
     return image.transpose(UPRIGHT[orientation]) if orientation in UPRIGHT else image
 
@@ -92,25 +92,25 @@ def _narrow(image: Image.Image) -> Image.Image:
     values = np.asarray(image).astype(np.int64)
     if values.min() < 0 or values.max() > WIDE_TOP:
         raise _RefusedError(
-            f"its pixels run from {values.min()} to {values.max()}, not within 0 to {WIDE_TOP}; save it with 8 or 16 bits"
+            f"its pixels are from {values.min()} to {values.max()}, not within 0 to {WIDE_TOP}; "
+            "save it with 8 or 16 bits"
         )
     return Image.fromarray(((values * 255 + WIDE_TOP // 2) // WIDE_TOP).astype(np.uint8))
 
 
 def _reason(error: Exception, file: Path | bytes) -> str:
     if isinstance(error, Image.DecompressionBombError | Image.DecompressionBombWarning):
-        return f"it has more than {Image.MAX_IMAGE_PIXELS:,} pixels, Pillow's limit against decompression bombs"
+        limit = Image.MAX_IMAGE_PIXELS
+        return f"it has more than {limit:,} pixels, Pillow's limit against decompression bombs"
     if isinstance(error, FileNotFoundError):
-        return "the file is not there"
+        return "the file does not exist"
     size = file.stat().st_size if isinstance(file, Path) else len(file)
     if size == 0:
         return "the file is empty"
     if isinstance(error, UnidentifiedImageError):
-        return "it is damaged, or of no known image format"
+        return "it is damaged, or not of a known image format"
     if isinstance(error, _RefusedError):
         return str(error)
-    if (
-        isinstance(error, OSError) and error.strerror
-    ):  # from the system, such as "Permission denied"
+    if isinstance(error, OSError) and error.strerror:  # such as "Permission denied"
         return error.strerror
-    return f"it is damaged ({(str(error).splitlines() or [''])[0].rstrip('. ')[:160] or type(error).__name__})"
+    return f"it is damaged ({first_line(error) or type(error).__name__})"

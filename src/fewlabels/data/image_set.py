@@ -1,4 +1,4 @@
-"""ImageSet: the noun that stage 1 hands on, images by reference with their class numbers."""
+"""ImageSet: references to images with their class numbers, the result of stage 1."""
 
 import os
 from collections import Counter
@@ -13,17 +13,18 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from fewlabels.data.geometry import crop_center, resize_short_side
-from fewlabels.data.sources import ArrayRow, Source
-from fewlabels.errors import FileFormatError, InputError, name_rows, unknown_choice
+from fewlabels.data.sources import ArrayRow, ImageSource
+from fewlabels.errors import FileFormatError, InputError, unknown_choice
+from fewlabels.io.words import name_rows
 
 UNLABELLED = -1
 SPLITS = ("base", "val", "novel")
 ALL = "all"  # the split of a set that is not one of the three
-CHUNK = 64  # images a thread decodes before it asks for more: long enough to be worth a hand-over
+CHUNK = 64  # images per task of a thread: enough to make the cost of a task negligible
 
 
 class Problem(NamedTuple):
-    """Something in a folder that was passed over, and why."""
+    """Something in a folder that was skipped, and why."""
 
     name: str
     reason: str
@@ -34,9 +35,9 @@ class Problem(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ImageSet:
-    """N images by reference, the class number of each, and a stable name of each.
+    """References to N images, the class number of each, and a stable name of each.
 
-    Nothing is decoded before it is asked for. Reading is safe from several threads at once.
+    Images are decoded only when they are read. Several threads may read at once.
 
     >>> import numpy as np
     >>> pixels = np.zeros((3, 8, 8, 3), np.uint8)
@@ -49,14 +50,12 @@ class ImageSet:
     split: str  # "base", "val", "novel" or "all"
     class_names: tuple[str, ...]
     labels: NDArray[np.int64]  # (N,), -1 where unlabelled
-    names: tuple[
-        str, ...
-    ]  # "leek/1.jpg", "novel/bed.webp#17" for a tile, "train.pkl#17" for a row of an array
-    sources: tuple[Source, ...] = field(repr=False)
-    problems: tuple[Problem, ...] = ()  # what was passed over when the set was listed
+    names: tuple[str, ...]  # "leek/1.jpg"; "novel/bed.webp#17" (tile); "train.pkl#17" (array row)
+    sources: tuple[ImageSource, ...] = field(repr=False)
+    problems: tuple[Problem, ...] = ()  # what was skipped when the images were listed
 
     def __post_init__(self) -> None:
-        set_field = object.__setattr__  # the dataclass is frozen for everybody else
+        set_field = object.__setattr__  # because the dataclass is frozen
         for name in ("class_names", "names", "sources", "problems"):
             set_field(self, name, tuple(getattr(self, name)))
         set_field(self, "labels", np.ascontiguousarray(self.labels, dtype=np.int64))
@@ -66,7 +65,7 @@ class ImageSet:
         _refuse_twice("names", self.names)
         if not len(self.labels) == len(self.names) == len(self.sources):
             raise InputError(
-                "labels, names and sources must have one entry for each image, "
+                "labels, names and sources must have one entry per image, "
                 f"got {len(self.labels)}, {len(self.names)} and {len(self.sources)}."
             )
         outside = np.flatnonzero(
@@ -74,7 +73,8 @@ class ImageSet:
         )
         if outside.size:
             raise InputError(
-                f"labels must be from -1 (unlabelled) to {len(self.class_names) - 1}, as there are {len(self.class_names)} class_names, "
+                f"labels must be from -1 (unlabelled) to {len(self.class_names) - 1}, "
+                f"as there are {len(self.class_names)} class_names, "
                 f"got {self.labels[outside[0]]} in {name_rows(outside)}."
             )
 
@@ -94,12 +94,13 @@ class ImageSet:
             pixels: (N, H, W, 3) RGB; held, not copied.
             labels: Class numbers, -1 where unlabelled.
             class_names: Every class in order.
-            name: What the set is called.
+            name: The name of the set.
             split: "base", "val", "novel" or "all".
         """
         if pixels.ndim != 4 or pixels.shape[-1] != 3 or pixels.dtype != np.uint8:
             raise InputError(
-                f"pixels must be uint8 of shape (N, H, W, 3), got {pixels.dtype} of shape {pixels.shape}."
+                "pixels must be uint8 of shape (N, H, W, 3), "
+                f"got {pixels.dtype} of shape {pixels.shape}."
             )
         names = tuple(f"{name}#{row}" for row in range(len(pixels)))
         return cls(
@@ -116,17 +117,17 @@ class ImageSet:
 
     @property
     def class_sizes(self) -> NDArray[np.int64]:
-        """Images of each class, (W,)."""
+        """The number of images of each class, (W,)."""
         return np.bincount(
             self.labels[self.labels != UNLABELLED], minlength=len(self.class_names)
         ).astype(np.int64)
 
     def read(self, index: int) -> Image.Image:
-        """Decode one image: RGB, upright by its EXIF tag, transparency on white."""
+        """Decode one image: RGB, upright by its EXIF tag, transparency blended with white."""
         return self.sources[index].read()
 
     def digest(self, index: int) -> str:
-        """32 hex digits that name the content of one image, whatever its path."""
+        """32 hex digits that name the content of one image, independent of its path."""
         return self.sources[index].digest()
 
     def path(self, index: int) -> Path | None:
@@ -134,7 +135,7 @@ class ImageSet:
         return self.sources[index].path
 
     def stack(self, size: int) -> NDArray[np.uint8]:
-        """All images in one array, (N, size, size, 3): short side resized to `size`, center crop."""
+        """All images, short side resized to `size`, center crop -> (N, size, size, 3)."""
         if size < 1:
             raise InputError(f"stack: size must be at least 1 pixel, got {size}.")
         stacked = np.empty((len(self), size, size, 3), np.uint8)
@@ -147,25 +148,24 @@ class ImageSet:
                 except InputError as error:
                     raise FileFormatError(f"{self.names[index]}: {error}") from error
 
-        # Pillow lets other threads run while it decodes and resizes.
+        # Pillow releases the GIL while it decodes and resizes.
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             for _ in pool.map(fill, range(0, len(self), CHUNK)):
                 pass
         return stacked
 
     def subset(self, indices: Any) -> Self:
-        """The given images (numbers, a mask or a slice) in the given order; all class names stay."""
+        """The given images (numbers, a mask or a slice) in this order; all class names stay."""
         rows = np.arange(len(self))[indices]
         return self._with(rows, self.class_names, self.labels[rows])
 
     def of_classes(self, names: Iterable[str]) -> Self:
-        """Only the images of these classes, which are numbered anew in the given order."""
+        """Only the images of these classes, with class numbers in the given order."""
         chosen = tuple(names)
         for unknown in (name for name in chosen if name not in self.class_names):
             raise unknown_choice(f"of_classes: a class of {self.name}", unknown, self.class_names)
-        renumbered = np.full(
-            len(self.class_names) + 1, UNLABELLED
-        )  # the last entry is for label -1
+        # The last entry is for label -1.
+        renumbered = np.full(len(self.class_names) + 1, UNLABELLED)
         renumbered[[self.class_names.index(name) for name in chosen]] = np.arange(len(chosen))
         labels = renumbered[self.labels]
         rows = np.flatnonzero(labels != UNLABELLED)

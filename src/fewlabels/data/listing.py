@@ -1,4 +1,4 @@
-"""Which files of a folder are images: sorted, hidden ones left out, and what is passed over is named."""
+"""The images in a folder: sorted, without hidden files, and with a list of skipped files."""
 
 import os
 from collections.abc import Iterator
@@ -6,49 +6,50 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fewlabels.data.image_set import Problem
-from fewlabels.data.sources import ImageFile, Source
+from fewlabels.data.sources import ImageFile, ImageSource
 from fewlabels.errors import FileFormatError
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".tif", ".tiff")  # in any case
-MAC_ARCHIVE = "__MACOSX"  # what macOS leaves beside the files in a zip
+MAC_ARCHIVE = "__MACOSX"  # folder of metadata that macOS adds to a zip
 
 
-class Entry(NamedTuple):
-    """An image found on disk: its name and how to read it."""
+class ListedImage(NamedTuple):
+    """An image found on disk: its name and its source."""
 
     name: str
-    source: Source
+    source: ImageSource
 
 
 def require_folder(folder: Path) -> None:
-    """Refuse a path where no folder is."""
+    """Refuse a path that is not a folder."""
     try:
         exists, is_folder = folder.exists(), folder.is_dir()
     except OSError as error:
         raise FileFormatError(
-            f"{folder} cannot be opened ({error.strerror}). Check the path and who may read it."
+            f"{folder} cannot be opened ({error.strerror}). Check the path and its permissions."
         ) from error
     if not exists:
-        raise FileFormatError(f"{folder} does not exist. Check the path for a slip of the pen.")
+        raise FileFormatError(f"{folder} does not exist. Check the path for typos.")
     if not is_folder:
         raise FileFormatError(
-            f"{folder} is a file, not a folder of images. Unpack it, or name the folder that holds it."
+            f"{folder} is a file, not a folder of images. "
+            "Unpack it, or name the folder that holds it."
         )
 
 
 def list_folders(folder: Path, *, root: Path, problems: list[Problem]) -> list[Path]:
-    """The visible folders directly inside, sorted by name; for root and problems see `list_images`."""
+    """The visible folders in a folder, sorted by name; for root and problems see `list_images`."""
     found = []
     try:
         inside = sorted(folder.iterdir(), key=lambda path: path.name)
-    except OSError:  # `list_images` has said so
+    except OSError:  # `list_images` reports it
         return []
     for path in inside:
         try:
             wanted = not is_hidden(path.name) and path.is_dir()
         except OSError as error:
-            if not _is_image(path.name):  # else `list_images` says so
-                problems.append(Problem(relative_name(path, root), _unseen(error)))
+            if not _is_image(path.name):  # otherwise `list_images` reports it
+                problems.append(Problem(relative_name(path, root), _inaccessible(error)))
             continue
         if (
             wanted
@@ -63,25 +64,25 @@ def list_folders(folder: Path, *, root: Path, problems: list[Problem]) -> list[P
 
 def list_images(
     folder: Path, *, root: Path, problems: list[Problem], recursive: bool = True
-) -> list[Entry]:
-    """The images in a folder and, if `recursive`, in the folders inside it, sorted by name, part by part.
+) -> list[ListedImage]:
+    """The images in a folder and, if `recursive`, in the folders below it, sorted by path.
 
     Args:
-        folder: Where to look.
-        root: Names are relative to it, and links that lead out of it are passed over.
-        problems: Takes what is passed over although it looks like an image.
-        recursive: Whether to look into folders too.
+        folder: The folder to list.
+        root: Names are relative to it, and links that lead out of it are skipped.
+        problems: Skipped files that look like images are appended to it.
+        recursive: Whether to list the folders below it too.
     """
-    return list(_Walk(root, root.resolve(), problems, recursive).entries(folder, ()))
+    return list(_Walk(root, root.resolve(), problems, recursive).walk(folder, ()))
 
 
 def is_hidden(name: str) -> bool:
-    """Whether a file or a folder of that name is none of the user's."""
+    """Whether a file or a folder of that name is hidden or made by the system."""
     return name.startswith(".") or name == MAC_ARCHIVE
 
 
 def relative_name(path: Path, root: Path) -> str:
-    """The path from the root with slashes, in characters that can be printed and saved."""
+    """The path relative to the root with slashes and with printable characters only."""
     return _printable(path.relative_to(root).as_posix())
 
 
@@ -89,8 +90,8 @@ def _is_image(name: str) -> bool:
     return name.lower().endswith(SUFFIXES)
 
 
-def _unseen(error: OSError) -> str:
-    return f"what is there cannot be seen ({error.strerror})"
+def _inaccessible(error: OSError) -> str:
+    return f"it cannot be accessed ({error.strerror})"
 
 
 def _printable(name: str) -> str:
@@ -108,13 +109,13 @@ class _Walk(NamedTuple):
     problems: list[Problem]
     recursive: bool
 
-    def entries(self, folder: Path, above: tuple[Path, ...]) -> Iterator[Entry]:
-        """The images below a folder; `above` are the real folders of the links that led to it."""
+    def walk(self, folder: Path, above: tuple[Path, ...]) -> Iterator[ListedImage]:
+        """The images below a folder; `above` are the folders of the links that led to it."""
         try:
             with os.scandir(folder) as scanned:
                 inside = sorted(scanned, key=lambda entry: entry.name)
         except OSError as error:
-            self._pass_over(
+            self._skip(
                 relative_name(folder, self.root), f"the folder cannot be opened ({error.strerror})"
             )
             return
@@ -125,50 +126,49 @@ class _Walk(NamedTuple):
             name = prefix + _printable(entry.name)
             try:
                 found = self._look_at(entry, name, above)
-            except OSError as error:  # a link that may not be followed, a folder that lists its files and shows none
+            except OSError as error:  # no permission to follow a link or to read file attributes
                 if self.recursive or _is_image(entry.name):
-                    self._pass_over(name, _unseen(error))
+                    self._skip(name, _inaccessible(error))
                 continue
-            if isinstance(found, Entry):
+            if isinstance(found, ListedImage):
                 yield found
             elif found is not None:
-                yield from self.entries(Path(entry.path), found)
+                yield from self.walk(Path(entry.path), found)
 
     def _look_at(
         self, entry: os.DirEntry[str], name: str, above: tuple[Path, ...]
-    ) -> Entry | tuple[Path, ...] | None:
-        """The image that is there; for a folder to look into, the real folders of the links that led to it; None for neither."""
+    ) -> ListedImage | tuple[Path, ...] | None:
+        """The image; for a folder to list, the folders of the links that led to it; or None."""
         path = Path(entry.path)
-        is_folder = (
-            path.is_dir() if entry.is_symlink() else entry.is_dir()
-        )  # the latter is quicker, but stumbles over rings of links
+        # entry.is_dir() is faster, but raises on circular links.
+        is_folder = path.is_dir() if entry.is_symlink() else entry.is_dir()
         if not (self.recursive if is_folder else _is_image(entry.name)):
             return None
         linked = (*above, path.parent.resolve()) if entry.is_symlink() else above
         if entry.is_symlink() and (reason := _wrong_link(path, self.real_root, linked)):
-            self._pass_over(name, reason)
+            self._skip(name, reason)
         elif is_folder:
             return linked
         elif not entry.is_file():
-            self._pass_over(name, "not a regular file")
+            self._skip(name, "not a regular file")
         elif entry.stat().st_size == 0:
-            self._pass_over(name, "the file is empty")
+            self._skip(name, "the file is empty")
         else:
-            return Entry(name, ImageFile(path))
+            return ListedImage(name, ImageFile(path))
         return None
 
-    def _pass_over(self, name: str, reason: str) -> None:
+    def _skip(self, name: str, reason: str) -> None:
         self.problems.append(Problem(name, reason))
 
 
 def _wrong_link(path: Path, real_root: Path, above: tuple[Path, ...]) -> str | None:
-    """Why a link is not followed, if so."""
+    """Why a link is not followed; None if it is."""
     try:
         target = path.resolve(strict=True)
-    except (OSError, RuntimeError):  # before Python 3.13 a ring of links is a RuntimeError
-        return "a link to nothing"
+    except (OSError, RuntimeError):  # RuntimeError: circular links before Python 3.13
+        return "a broken link"
     if not target.is_relative_to(real_root):
-        return "a link that leaves the folder"
+        return "a link out of the folder"
     if any(folder.is_relative_to(target) for folder in above):
-        return "a link back to a folder that it lies in"
+        return "a link to a folder above it"
     return None

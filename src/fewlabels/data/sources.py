@@ -1,11 +1,10 @@
-"""Where one image comes from: a file, a tile of a mosaic, a row of an array, or encoded bytes held in memory.
+"""The source of one image: a file, a tile of a mosaic, a row of an array, or encoded bytes.
 
 Each source can `read` its pixels and name its content by a `digest` of 32 hex digits. Sources are
-small and can be sent to other processes; what they share (decoded mosaics, digests of files) is kept
-once a process.
+small and can be sent to other processes. Decoded mosaics and digests of files are kept once per
+process.
 """
 
-import hashlib
 import threading
 import time
 from collections import OrderedDict
@@ -18,18 +17,18 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from fewlabels.data.decoding import UnreadableImageError, decode
+from fewlabels.io.stamps import Stamp, content_digest
 
-MOSAIC_BYTES = 256 * 2**20  # decoded mosaics kept; all hundred of CIFAR-FS take 184 MB
-TICK_NS = 100_000_000  # two writes within a tick of the file system's clock (10 ms at most) can carry the same time
-DIGEST_BYTES = 16
+MOSAIC_BYTES = 256 * 2**20  # of decoded mosaics that are kept; all 100 of CIFAR-FS take 184 MB
+TICK_NS = 100_000_000  # 10 times the clock step of Linux file systems, which is 10 ms or less
 
 
-class Source(Protocol):
+class ImageSource(Protocol):
     """One image, not yet read."""
 
     @property
     def path(self) -> Path | None:
-        """The file that holds this image and nothing else, if there is one."""
+        """The file that holds only this image; None if there is none."""
 
     def read(self) -> Image.Image:
         """The pixels, RGB."""
@@ -73,13 +72,14 @@ class Tile:
         if tile.shape[:2] != (self.side, self.side):
             height, width = sheet.shape[:2]
             raise UnreadableImageError(
-                str(self.mosaic), f"its {width} × {height} pixels are too few for all of its tiles"
+                str(self.mosaic), f"its {width} × {height} pixels do not hold all of its tiles"
             )
         return Image.fromarray(tile)
 
     def digest(self) -> str:
-        """A digest of the file's digest and the tile's place."""
-        return _digest(f"{file_digest(self.mosaic)}#{self.left},{self.top},{self.side}".encode())
+        """The digest of the file's digest and the tile's position."""
+        place = f"{file_digest(self.mosaic)}#{self.left},{self.top},{self.side}"
+        return content_digest(place.encode())
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class ArrayRow:
     def digest(self) -> str:
         """The digest of shape and pixels."""
         pixels = self.images[self.row]
-        return _digest(str(pixels.shape).encode() + pixels.tobytes())
+        return content_digest(str(pixels.shape).encode() + pixels.tobytes())
 
 
 @dataclass(frozen=True)
@@ -120,65 +120,57 @@ class EncodedImage:
 
     def digest(self) -> str:
         """The digest of the bytes, the same as of a file that holds them."""
-        return _digest(bytes(self.data))
+        return content_digest(bytes(self.data))
 
 
-def _digest(data: bytes) -> str:
-    return hashlib.blake2b(data, digest_size=DIGEST_BYTES).hexdigest()
-
-
-Stamp = tuple[str, int, int, int, int]
-_digests: dict[Stamp, str] = {}
+FileState = tuple[str, Stamp]  # path and stamp
+_digests: dict[FileState, str] = {}
 
 
 def file_digest(path: Path) -> str:
-    """32 hex digits of a file's bytes; computed once a process, as long as the file is not touched."""
-    stamp = _stamp(path)
-    known = _digests.get(stamp)
+    """32 hex digits of a file's bytes, computed once per process while the file is unchanged."""
+    state = _state(path)
+    known = _digests.get(state)
     if known is not None:
         return known
     try:
-        found = _digest(path.read_bytes())
+        found = content_digest(path.read_bytes())
     except OSError as error:
         raise UnreadableImageError(str(path), str(error.strerror)) from error
-    if _settled(stamp):
-        _digests[stamp] = found
+    if _is_settled(state):
+        _digests[state] = found
     return found
 
 
-def _stamp(path: Path) -> Stamp:
-    """What changes when a file does: size, times of writing and of any change, inode."""
+def _state(path: Path) -> FileState:
     try:
-        about = path.stat()
+        return str(path), Stamp.of(path)
     except OSError as error:
         raise UnreadableImageError(str(path), str(error.strerror)) from error
-    return (str(path), about.st_size, about.st_mtime_ns, about.st_ctime_ns, about.st_ino)
 
 
-def _settled(stamp: Stamp) -> bool:
-    """Whether the next write would surely give the file another stamp."""
-    return time.time_ns() - max(stamp[2], stamp[3]) > TICK_NS
+def _is_settled(state: FileState) -> bool:
+    """Whether the next write surely gives the file another stamp."""
+    return state[1].is_settled(time.time_ns(), tick_ns=TICK_NS)
 
 
-_mosaics: "OrderedDict[Stamp, NDArray[np.uint8]]" = OrderedDict()  # the least recently used first
+_mosaics: "OrderedDict[FileState, NDArray[np.uint8]]" = OrderedDict()  # least recently used first
 _mosaics_lock = threading.Lock()
 
 
 def decoded_mosaic(path: Path) -> NDArray[np.uint8]:
-    """The pixels of a mosaic file, (height, width, 3), from memory if it was read lately."""
-    stamp = _stamp(path)
-    with (
-        _mosaics_lock
-    ):  # held while decoding too: neighbours in other threads wait for the same mosaic
-        sheet = _mosaics.get(stamp)
+    """The pixels of a mosaic file, (height, width, 3), from memory if it was read recently."""
+    state = _state(path)
+    with _mosaics_lock:  # also while decoding, because other threads want the same mosaic next
+        sheet = _mosaics.get(state)
         if sheet is None:
             sheet = np.asarray(decode(path, where=str(path)))
-            if not _settled(stamp):
+            if not _is_settled(state):
                 return sheet
-            _mosaics[stamp] = sheet
+            _mosaics[state] = sheet
             while (
-                sum(kept.nbytes for kept in _mosaics.values()) > MOSAIC_BYTES and len(_mosaics) > 1
+                sum(each.nbytes for each in _mosaics.values()) > MOSAIC_BYTES and len(_mosaics) > 1
             ):
                 _mosaics.popitem(last=False)
-        _mosaics.move_to_end(stamp)
+        _mosaics.move_to_end(state)
         return sheet

@@ -1,4 +1,4 @@
-"""What lies in a folder of images, found out from names alone: a benchmark in one of its forms, or a plain folder."""
+"""The content of a folder, found by file names: a benchmark in one of its forms, or images."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -10,17 +10,19 @@ from fewlabels.data.folders import read_images
 from fewlabels.data.forms import Form, find_form, look_for_form
 from fewlabels.data.forms.class_folders import SPLIT_FOLDERS
 from fewlabels.data.image_set import ALL, SPLITS, ImageSet, Problem
-from fewlabels.data.listing import Entry, list_folders
+from fewlabels.data.listing import ListedImage, list_folders
 from fewlabels.errors import FileFormatError, InputError
 
-LIKENESS = 0.5  # of the classes of a folder and a benchmark together: how many must be common to take one for the other
-PAIR = 2  # images: one to label, one to classify
-EPISODE = 16  # images of a class in the usual episode: 1 labelled, 15 queries
+# Intersection over union of the class names of a folder and of a benchmark, from which on the
+# folder is taken for the benchmark. Set by hand.
+MIN_LIKENESS = 0.5
+PAIR = 2  # images of a class: one to label, one to classify
+EPISODE = 16  # images of a class in the usual 1-shot episode: 1 labelled, 15 queries
 
 
 @dataclass(frozen=True, eq=False)
 class Survey:
-    """What lies in a folder, before its images are decoded."""
+    """The content of a folder, before its images are decoded."""
 
     folder: Path
     form: Form | None  # None for a plain folder
@@ -33,11 +35,12 @@ class Survey:
 
 
 def survey_folder(folder: str | Path, *, dataset: str | None = None) -> Survey:
-    """List what lies in a folder, as a benchmark if it is one.
+    """List the content of a folder, as a benchmark if it is one.
 
     Args:
         folder: The folder.
-        dataset: The benchmark it should be; left out, the one that its classes are most like, if any.
+        dataset: The benchmark it should hold; by default the one with the most similar classes,
+            if any.
     """
     folder = Path(folder)
     form = guess_form(folder) if dataset is None else find_form(folder, find_benchmark(dataset))
@@ -45,7 +48,10 @@ def survey_folder(folder: str | Path, *, dataset: str | None = None) -> Survey:
 
 
 def guess_form(folder: Path) -> Form | None:
-    """The benchmark, in the form found there, whose classes and splits the folder's are most like; None for other folders."""
+    """The form of the benchmark whose classes and splits are most similar to the folder's, or None.
+
+    Two benchmarks with the same classes differ in their splits, so these are compared second.
+    """
     likeness: dict[Form, tuple[float, float]] = {}
     for form in (look_for_form(folder, benchmark) for benchmark in BENCHMARKS.values()):
         if form is not None:
@@ -60,13 +66,14 @@ def guess_form(folder: Path) -> Form | None:
                 len(rightly) / len(known),
             )
     best = max(likeness.values(), default=(0.0, 0.0))
-    if best[0] < LIKENESS:
+    if best[0] < MIN_LIKENESS:
         return None
     alike = [form for form, like in likeness.items() if like == best]
     if len(alike) > 1:
         names = [form.benchmark.name for form in alike]
         raise InputError(
-            f"{folder} can be read as {' or as '.join(names)}: add --dataset {names[0]}, for example."
+            f"{folder} can be read as {' or as '.join(names)}. "
+            f"Name the benchmark, as in dataset='{names[0]}'."
         )
     return alike[0]
 
@@ -77,15 +84,15 @@ def _survey_benchmark(form: Form) -> Survey:
     for split in SPLITS:
         try:
             image_sets.append(gather(form, split, partial(_read_class, form, split, problems)))
-        except FileFormatError as error:  # not even the classes of the split are known
+        except FileFormatError as error:  # the classes of the split are not known
             problems.append(Problem(split, str(error)))
     problems += [problem for images in image_sets for problem in images.problems]
     return Survey(form.root, form, tuple(image_sets), tuple(problems))
 
 
-def _read_class(form: Form, split: str, problems: list[Problem], name: str) -> list[Entry]:
+def _read_class(form: Form, split: str, problems: list[Problem], name: str) -> list[ListedImage]:
     try:
-        return form.entries(name)
+        return form.list_class(name)
     except FileFormatError as error:
         problems.append(Problem(split, str(error)))
         return []
@@ -116,13 +123,14 @@ def _survey_plain(folder: Path) -> Survey:
         for name, size in zip(images.class_names, images.class_sizes.tolist(), strict=True):
             if size < PAIR:
                 problems.append(
-                    Problem(name, "a class of one image, which leaves none to classify")
+                    Problem(name, "the class has one image, which leaves none to classify")
                 )
             elif size < EPISODE:
                 remarks.append(
                     Problem(
                         name,
-                        f"{size} images, fewer than the {EPISODE} of a class in the usual 1-shot episode",
+                        f"{size} images, fewer than the {EPISODE} per class of a usual "
+                        "1-shot episode",
                     )
                 )
         if images.class_names and (n_unlabelled := int((images.labels < 0).sum())):

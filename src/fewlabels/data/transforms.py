@@ -1,13 +1,14 @@
-"""An image transform that parses from, and prints as, one line: "resize(36) | crop(32) | normalize(0.5 0.5 0.5, 0.25 0.25 0.25)".
+"""Image transforms as one line: "resize(36) | crop(32) | normalize(0.5 0.5 0.5, 0.2 0.2 0.2)".
 
-The line is the transform's identity: it stands in checkpoints, provenance and cache keys.
+The line identifies the transform in checkpoints, provenance and cache keys.
 
-    resize(S)                 the short side becomes S pixels, the aspect stays
-    square(S)                 both sides become S pixels, whatever the aspect
-    crop(S)                   the square of S pixels in the middle
-    normalize(MEANS, STDS)    of values in [0, 1], three numbers each for red, green and blue; last, and at most once
+    resize(S)                 the short side becomes S pixels, the aspect ratio stays
+    square(S)                 both sides become S pixels, for any aspect ratio
+    crop(S)                   the center square with sides of S pixels
+    normalize(MEANS, STDS)    of values in [0, 1], three numbers each for red, green and blue;
+                              the last step, at most once
 
-Resizing is bicubic, as most networks want it; resize(S, bilinear) and square(S, lanczos) say otherwise.
+Resizing is bicubic, as for most networks; resize(S, bilinear) and square(S, lanczos) also work.
 """
 
 import math
@@ -25,7 +26,8 @@ from fewlabels.errors import InputError
 
 STEPS = "resize(S), square(S), crop(S) and normalize(R G B, R G B)"
 DEFAULT_FILTER = "bicubic"
-LARGEST = 8192  # pixels: a slip of the pen, not a network's input
+LARGEST = 8192  # pixels per side: a larger number is a typo, no network takes such images
+MIN_STD = 1e-6  # of values in [0, 1]: a smaller one would only amplify rounding errors
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,8 @@ class ImageTransform:
         steps = tuple(_parse_step(word, text) for word in words)
         if any(step.startswith("normalize") for step in steps[:-1]):
             raise InputError(
-                f"transform '{text}': normalize must be the last step, as the others work on images, not on numbers."
+                f"transform '{text}': normalize must be the last step, "
+                "because the others work on images, not on numbers."
             )
         _refuse_crop_beyond(steps, text)
         return cls(steps)
@@ -62,7 +65,7 @@ class ImageTransform:
 
     @property
     def size(self) -> int | None:
-        """The side of the square that every image becomes; None if images may come out different."""
+        """The side in pixels of the square that every image becomes; None if sizes may differ."""
         sizes = [_size(step) for step in self.steps if step.startswith(("crop", "square"))]
         resized_last = [step for step in self.steps if not step.startswith("normalize")][-1:]
         if not sizes:
@@ -70,7 +73,7 @@ class ImageTransform:
         return _size(resized_last[0])  # a square stays one under resize
 
     def __call__(self, image: Image.Image) -> Tensor:
-        """Transform one image, which is left as it is."""
+        """Transform one image, which is not changed, to a tensor (3, H, W)."""
         if image.mode != "RGB":
             raise InputError(
                 f"transform: the image must be RGB, got mode {image.mode}. ImageSet.read gives RGB."
@@ -85,9 +88,8 @@ class ImageTransform:
             else:
                 resize = geometry.resize_short_side if word == "resize" else geometry.resize_square
                 image = resize(image, size, resample=resample)
-        values = (
-            torch.from_numpy(np.array(image)).permute(2, 0, 1).to(torch.float32).div_(255)
-        )  # (3, H, W)
+        pixels = torch.from_numpy(np.array(image))  # (H, W, 3)
+        values = pixels.permute(2, 0, 1).to(torch.float32).div_(255)
         if self.steps and self.steps[-1].startswith("normalize"):
             means, stds = self.normalization
             values.sub_(torch.tensor(means).view(3, 1, 1)).div_(torch.tensor(stds).view(3, 1, 1))
@@ -95,7 +97,7 @@ class ImageTransform:
 
     @property
     def normalization(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Means and standard deviations of red, green and blue; zeros and ones where there is no normalize."""
+        """Means and standard deviations per color; zeros and ones without normalize."""
         if not (self.steps and self.steps[-1].startswith("normalize")):
             return (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
         means, stds = self.steps[-1].removeprefix("normalize(").removesuffix(")").split(",")
@@ -112,7 +114,8 @@ def _parse_step(word: str, line: str) -> str:
     number, comma, resample = (part.strip() for part in arguments.partition(","))
     if not re.fullmatch(r"\d{1,6}", number) or not 1 <= int(number) <= LARGEST:
         raise InputError(
-            f"transform '{line}': {name} must hold a whole number of pixels from 1 to {LARGEST}, got '{number}'."
+            f"transform '{line}': {name} must hold a whole number of pixels from 1 to {LARGEST}, "
+            f"got '{number}'."
         )
     if comma and (name == "crop" or resample not in geometry.FILTERS):
         choices = (
@@ -138,15 +141,17 @@ def _parse_normalize(arguments: str, line: str) -> str:
             f"transform '{line}': normalize must hold three means and three standard deviations, "
             f"as in normalize(0.5 0.5 0.5, 0.25 0.25 0.25), got '{arguments}'."
         )
-    if min(numbers[1]) < 1e-6:
+    if min(numbers[1]) < MIN_STD:
         raise InputError(
-            f"transform '{line}': the standard deviations of normalize must be above 0, got '{arguments.split(',')[1].strip()}'."
+            f"transform '{line}': the standard deviations of normalize must be above 0, "
+            f"got '{arguments.split(',')[1].strip()}'."
         )
-    return f"normalize({', '.join(' '.join(f'{number:.12g}' for number in group) for group in numbers)})"
+    means, stds = (" ".join(f"{number:.12g}" for number in group) for group in numbers)
+    return f"normalize({means}, {stds})"
 
 
 def _refuse_crop_beyond(steps: tuple[str, ...], line: str) -> None:
-    """A crop larger than the step before it leaves can never work: say so before an image is read."""
+    """Refuse a crop that is larger than the image after the step before it."""
     known = None  # the short side after the last step
     for step in steps:
         if step.startswith("normalize"):
@@ -154,7 +159,8 @@ def _refuse_crop_beyond(steps: tuple[str, ...], line: str) -> None:
         size = _size(step)
         if step.startswith("crop") and known is not None and size > known:
             raise InputError(
-                f"transform '{line}': {step} needs at least {size} pixels, but the image has only {known} by then."
+                f"transform '{line}': {step} needs at least {size} pixels, "
+                f"but the image has only {known} there."
             )
         known = size
 

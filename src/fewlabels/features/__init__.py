@@ -1,6 +1,6 @@
-"""Stage 3: feature vectors with their class numbers: extracted from images, kept in files, read from foreign dumps.
+"""Stage 3: feature vectors with class numbers, extracted from images or read from files.
 
-`extract` and `FeatureStore` are imported on first use, because extraction needs torch and the rest does not.
+`extract` and `FeatureStore` are imported on first use, because only extraction needs torch.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""A batch on its way: images, pixels, rows of features."""
+"""One batch: images to pixels, pixels to rows of features."""
 
 import copy
 from collections.abc import Generator, Iterable, Sequence
@@ -15,40 +15,40 @@ from fewlabels.backbones.encoder import Encoder
 from fewlabels.data.image_set import ImageSet
 from fewlabels.data.transforms import ImageTransform
 from fewlabels.errors import FewLabelsError, InputError
-from fewlabels.features.file_digests import Identity, sign
+from fewlabels.features.file_digests import Identity, take_stamp
 from fewlabels.features.parallel import map_in_order
-from fewlabels.features.recipe import Recipe
+from fewlabels.features.recipe import FeatureRecipe
 from fewlabels.features.views import VIEWS
 
 PRECISIONS = ("float32", "bfloat16")
 
 
 class Pixels(NamedTuple):
-    """A batch that was read."""
+    """A batch after reading and transforming."""
 
-    indices: list[int]  # of the images that could be
+    indices: list[int]  # of the images that could be read
     tensors: dict[str, Tensor]  # transform: (n, 3, H, W)
-    changed: set[int]  # images that are no longer what their digest says
-    failures: dict[int, FewLabelsError]  # why the others could not
+    changed: set[int]  # images that changed since their digest was computed
+    failures: dict[int, FewLabelsError]  # why the others could not be read
 
 
 class Column(NamedTuple):
-    """What one encoder has to say about all images."""
+    """The rows of one encoder for all images."""
 
     encoder: Encoder
-    recipe: Recipe
+    recipe: FeatureRecipe
     rows: NDArray[np.float32]  # (N, D)
     known: NDArray[np.bool_]  # (N,)
 
 
 class Embedded(NamedTuple):
-    """A batch that went through the networks."""
+    """A batch after the networks."""
 
-    indices: list[list[int]]  # for each network, the images it was given
+    indices: list[list[int]]  # for each network, the images that it computed
     rows: list[NDArray[np.float32]]  # for each network, (n, D)
     changed: set[int]
     failures: dict[int, FewLabelsError]
-    n_images: int  # read or not
+    n_images: int  # readable or not
 
 
 def read_pixels(
@@ -58,13 +58,13 @@ def read_pixels(
     *,
     transforms: Sequence[str],
 ) -> Pixels:
-    """Read and transform a batch; an image is decoded once, whatever the number of transforms.
+    """Read and transform a batch; each image is decoded once for all transforms.
 
     Args:
-        images: Where from.
-        identities: What each of all images was when the store was asked for it.
-        indices: The batch.
-        transforms: Each once.
+        images: All images.
+        identities: Of all images, from before the store was asked for their rows.
+        indices: The images of the batch.
+        transforms: Different from one another.
     """
     parsed = [ImageTransform.parse(text) for text in transforms]
     pixels = Pixels([], {}, set(), {})
@@ -77,22 +77,21 @@ def read_pixels(
             pixels.failures[index] = error
             continue
         pixels.indices.append(index)
-        if not _still_is(images, index, identities[index]):
+        if not _is_unchanged(images, index, identities[index]):
             pixels.changed.add(index)
-    for text, column in zip(
-        transforms, zip(*made, strict=True), strict=False
-    ):  # none where no image could be read
+    # `made` is empty where no image could be read.
+    for text, column in zip(transforms, zip(*made, strict=True), strict=False):
         pixels.tensors[text] = _stack(column, text)
     return pixels
 
 
-def _still_is(images: ImageSet, index: int, identity: Identity) -> bool:
-    """Whether an image is what it was when its digest was taken; if not, its row must not be kept under that digest."""
+def _is_unchanged(images: ImageSet, index: int, identity: Identity) -> bool:
+    """Whether the digest is still that of the image; only then may its row be kept."""
     if identity.digest is None:
         return False
     path = images.path(index)
-    if path is not None and identity.signature is not None:
-        return sign(path) == identity.signature
+    if path is not None and identity.stamp is not None:
+        return take_stamp(path) == identity.stamp
     try:
         return images.digest(index) == identity.digest
     except FewLabelsError:
@@ -102,16 +101,17 @@ def _still_is(images: ImageSet, index: int, identity: Identity) -> bool:
 def _stack(tensors: Sequence[Tensor], transform: str) -> Tensor:
     if sizes := {tuple(tensor.shape[1:]) for tensor in tensors if tensor.shape != tensors[0].shape}:
         raise InputError(
-            f"transform '{transform}' must make all images of one size, got {tuple(tensors[0].shape[1:])} and {sizes.pop()}. "
+            f"transform '{transform}' must make all images of one size, "
+            f"got {tuple(tensors[0].shape[1:])} and {sizes.pop()}. "
             "Give it a crop(S) or a square(S)."
         )
     return torch.stack(list(tensors))
 
 
 class Network:
-    """An encoder's network on a device; the caller's own stays where and as it is."""
+    """A copy of an encoder's network on a device; the original is not moved or changed."""
 
-    def __init__(self, module: nn.Module, recipe: Recipe, *, device: str) -> None:
+    def __init__(self, module: nn.Module, recipe: FeatureRecipe, *, device: str) -> None:
         self.recipe = recipe
         self.device = device
         self.module = copy.deepcopy(module).to(device).to(memory_format=torch.channels_last).eval()  # type: ignore[call-overload]
@@ -127,20 +127,21 @@ class Network:
                 ]
             except torch.OutOfMemoryError as error:
                 raise InputError(
-                    f"batch_size must fit into the memory of '{self.device}', got {len(pixels)}. Halve it."
+                    f"batch_size must fit into the memory of '{self.device}', "
+                    f"got {len(pixels)}. Halve it."
                 ) from error
             rows: NDArray[np.float32] = (sum(seen[1:], seen[0]) / len(seen)).cpu().numpy()
         if rows.shape != (len(pixels), self.recipe.dim):
             raise InputError(
-                f"backbone {self.recipe.backbone} must give {self.recipe.dim} numbers an image, as its feature_dim says, "
-                f"got shape {rows.shape} for {len(pixels)} images."
+                f"backbone {self.recipe.backbone} must give {self.recipe.dim} numbers per image, "
+                f"as its feature_dim says, got shape {rows.shape} for {len(pixels)} images."
             )
         return rows
 
     def _precision(self) -> AbstractContextManager[object]:
         if self.recipe.precision == "bfloat16":
             return torch.autocast(self.device, dtype=torch.bfloat16)
-        if self.device == "cuda":  # TF32, the default there, keeps three digits
+        if self.device == "cuda":  # TF32, the default on CUDA, keeps only three digits
             return torch.backends.cudnn.flags(
                 enabled=True, benchmark=False, deterministic=False, allow_tf32=False
             )
@@ -150,11 +151,11 @@ class Network:
 def embed(
     pixels: Pixels, *, networks: Sequence[Network], missing: Sequence[NDArray[np.bool_]]
 ) -> Embedded:
-    """Give each network the images whose rows are missing.
+    """Compute with each network the rows that it lacks.
 
     Args:
         pixels: The batch.
-        networks: All of them.
+        networks: All networks.
         missing: For each network, which of all images have no row, (N,).
     """
     batch = Embedded(
@@ -179,7 +180,7 @@ def embed_all(
     device: str,
     n_workers: int,
 ) -> Generator[Embedded, None, None]:
-    """Read the batches and give each network the images whose rows it misses, batch after batch in order."""
+    """Read the batches and compute the missing rows with each network, in order."""
     networks = [Network(column.encoder.module, column.recipe, device=device) for column in columns]
     missing = [~column.known for column in columns]
     read = partial(
@@ -191,7 +192,8 @@ def embed_all(
     compute = partial(embed, networks=networks, missing=missing)
     try:
         if device == "cpu":
-            # Two networks on a core each are faster than one on both, whose threads wait for one another at every layer.
+            # One batch per core is faster than one batch on all cores, because then all threads
+            # wait for one another at every layer.
             yield from map_in_order(
                 lambda batch: compute(read(batch)),
                 batches,
@@ -203,9 +205,9 @@ def embed_all(
                 compute, map_in_order(read, batches, n_workers=n_workers, set_up=_use_one_thread)
             )
     finally:
-        torch.set_num_threads(torch.get_num_threads())  # what threads of the caller will start with
+        torch.set_num_threads(torch.get_num_threads())  # for threads that the caller starts later
 
 
 def _use_one_thread() -> None:
-    """Torch keeps the number for each thread; those that run have theirs."""
+    """Torch keeps this number per thread; threads that already run keep theirs."""
     torch.set_num_threads(1)

@@ -1,4 +1,4 @@
-"""Images to features: what the store has is taken from it, the rest goes through the networks."""
+"""Images to features: known rows come from the store, the others are computed."""
 
 import os
 import warnings
@@ -20,26 +20,26 @@ from fewlabels.features.feature_set import FeatureSet
 from fewlabels.features.file_digests import Identity
 from fewlabels.features.keeper import Keeper
 from fewlabels.features.parallel import cut
-from fewlabels.features.recipe import Recipe
+from fewlabels.features.recipe import FeatureRecipe
 from fewlabels.features.store import FeatureStore
 from fewlabels.features.views import VIEWS
+from fewlabels.io.words import JOIN, listing
 
-BATCH_SIZE = 128  # of an accelerator
-CPU_BATCH_SIZE, CPU_BATCH_PIXELS = (
-    32,
-    220_000,
-)  # four images of 224 px: with more, memory for the layers is fetched anew each time
-N_NAMED = 5  # images that a warning lists
+BATCH_SIZE = 128  # images, on an accelerator
+# On a CPU: at most 32 images and 220,000 pixels (four images of 224 x 224). In larger batches, the
+# memory of the layers is returned to the system and requested again in every call.
+CPU_BATCH_SIZE, CPU_BATCH_PIXELS = 32, 220_000
+USUAL_SIDE = 224  # pixels of a transform without a fixed size
 
 
 class Progress(NamedTuple):
-    """How far extraction is: `done` of the `total` images that a stage has to work on."""
+    """Progress of extraction: `done` of the `total` images of a stage."""
 
     stage: Literal["hash", "extract"]
     done: int
     total: int
-    n_known: int = 0  # other images, that the store had
-    n_failed: int = 0  # of those done, that cannot be read
+    n_known: int = 0  # other images, whose rows came from the store
+    n_failed: int = 0  # images among `done` that cannot be read
 
 
 def extract(
@@ -55,31 +55,33 @@ def extract(
     strict: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> FeatureSet:
-    """The features of images, those of several encoders side by side, in the order of the images.
+    """The features of images in the order of the images, of several encoders side by side, (N, D).
 
-    Rows that the store has are not computed again; those computed are kept as the work goes on, so that a
-    kill costs ten seconds of it. On a CPU each worker takes a batch all the way from files to rows on one
-    core; elsewhere the workers read and transform while the device computes.
+    Rows that are in the store are not computed again. Computed rows are put into the store every
+    ten seconds, so a kill costs at most ten seconds of work. On a CPU each worker takes a batch
+    from files to rows on one core; on other devices the workers read and transform while the
+    device computes.
 
-    Batch size, workers and what the store had before change nothing but the time and, by the order in which
-    floats are added, the last digits: rows agree within 1e-5 of the largest feature. The same call again after
-    a kill gives the same bits as one that was left alone.
+    Batch size, number of workers and content of the store change only the time and the last digits
+    (floats are added in another order): rows agree within 1e-5 of the largest feature. The same
+    call after a kill gives the same bits as an undisturbed one.
 
     Args:
-        images: From any source; one that stands there twice is computed once.
+        images: From any source; identical images are computed once.
         encoders: Networks with their transforms.
-        store: Where rows are looked for and kept; None computes all and keeps none.
+        store: Where rows are found and kept; None computes all rows and keeps none.
         device: "auto", "cpu", "cuda" or "mps".
-        batch_size: Images that a network is given at once; left out, what suits the device.
-        views: One of `VIEWS`: "center", or "flip" for the mean over an image and its mirror image, ...
-        precision: What the network computes in: "float32", or "bfloat16" on CUDA, which is faster and keeps three digits.
-        n_workers: Threads, 0 for the caller's alone; left out, as many as torch uses on a CPU, else one a core.
-        strict: Raise at the first image that cannot be read, instead of leaving it out with a warning.
-        on_progress: Told after each batch.
+        batch_size: Images per call of a network; by default it depends on the device.
+        views: One of `VIEWS`: "center", "flip" (mean over an image and its mirror image), "ten".
+        precision: Of the network: "float32", or "bfloat16" on CUDA, faster, with three digits.
+        n_workers: Threads, 0 for none; by default torch's number on a CPU, else one per core.
+        strict: Raise at the first image that cannot be read, instead of leaving it out with a
+            warning.
+        on_progress: Called after each batch.
 
     Returns:
-        Features in float32 with the labels, class names and names of the images; the provenance says dataset,
-        split, backbone, weights, transform, views and precision.
+        Features in float32 with the labels, class names and names of the images. The provenance has
+        dataset, split, backbone, weights, transform, views and precision.
     """
     device = choose_device(device)
     _check(
@@ -105,7 +107,7 @@ def extract(
         _look_up(store, make_recipe(encoder, views=views, precision=precision), encoder, digests)
         for encoder in encoders
     ]
-    first = _first_alike(digests)  # (N,): who speaks for each image
+    first = _first_alike(digests)  # (N,): the image whose row is used for each image
     known = np.all([column.known for column in columns], axis=0)
     todo = np.flatnonzero(~known & (first == np.arange(len(images)))).tolist()
     n_known = int(known.sum())
@@ -113,9 +115,10 @@ def extract(
     failures: dict[int, FewLabelsError] = {}
     if todo:
         report(Progress("extract", 0, len(todo), n_known))
-        wanting = [column for column in columns if not column.known.all()]
-        keeper = Keeper(store, [column.recipe for column in wanting], digests)
-        # By all encoders, wanting or not: so that batches, and with them the last bits, are the same after a kill.
+        lacking = [column for column in columns if not column.known.all()]
+        keeper = Keeper(store, [column.recipe for column in lacking], digests)
+        # Batch size depends on all encoders, including fully cached ones, so that a resumed run
+        # forms the same batches and gives the same bits.
         batches = cut(
             todo,
             batch_size or choose_batch_size([column.recipe for column in columns], device=device),
@@ -124,14 +127,14 @@ def extract(
         with (
             keeper,
             closing(
-                embed_all(images, identities, wanting, batches, device=device, n_workers=n_workers)
+                embed_all(images, identities, lacking, batches, device=device, n_workers=n_workers)
             ) as embedded,
         ):
             for batch in embedded:
                 if batch.failures and strict:
                     raise next(iter(batch.failures.values()))
                 failures |= batch.failures
-                for column, indices, rows in zip(wanting, batch.indices, batch.rows, strict=True):
+                for column, indices, rows in zip(lacking, batch.indices, batch.rows, strict=True):
                     _refuse_broken(
                         rows, [images.names[i] for i in indices], backbone=column.recipe.backbone
                     )
@@ -153,9 +156,9 @@ def extract(
     )
 
 
-def make_recipe(encoder: Encoder, *, views: str, precision: str) -> Recipe:
-    """All that the rows of an encoder depend on besides the images."""
-    return Recipe(
+def make_recipe(encoder: Encoder, *, views: str, precision: str) -> FeatureRecipe:
+    """Everything that the rows of an encoder depend on besides the images."""
+    return FeatureRecipe(
         backbone=encoder.name,
         weights=encoder.weights_digest,
         transform=str(ImageTransform.parse(encoder.transform)),
@@ -165,23 +168,28 @@ def make_recipe(encoder: Encoder, *, views: str, precision: str) -> Recipe:
     )
 
 
-def choose_batch_size(recipes: Sequence[Recipe], *, device: str) -> int:
-    """How many images a network is best given at once, by the size of the images.
+def choose_batch_size(recipes: Sequence[FeatureRecipe], *, device: str) -> int:
+    """Images per call of a network, from the device and the size of the images.
 
-    >>> small = Recipe(backbone="conv4", weights="", transform="square(32)", views="center", precision="float32", dim=64)
-    >>> large = Recipe(backbone="vit", weights="", transform="square(224)", views="center", precision="float32", dim=384)
+    >>> small = FeatureRecipe(backbone="conv4", weights="", transform="square(32)",
+    ...                       views="center", precision="float32", dim=64)
+    >>> large = FeatureRecipe(backbone="vit", weights="", transform="square(224)",
+    ...                       views="center", precision="float32", dim=384)
     >>> choose_batch_size([small], device="cpu"), choose_batch_size([small, large], device="cpu")
     (32, 4)
     """
     if device != "cpu":
         return BATCH_SIZE
     sides = [ImageTransform.parse(recipe.transform).size for recipe in recipes]
-    n_pixels = max(224 if side is None else side for side in sides) ** 2
+    n_pixels = max(USUAL_SIDE if side is None else side for side in sides) ** 2
     return min(CPU_BATCH_SIZE, max(1, CPU_BATCH_PIXELS // n_pixels))
 
 
 def _look_up(
-    store: FeatureStore | None, recipe: Recipe, encoder: Encoder, digests: Sequence[str | None]
+    store: FeatureStore | None,
+    recipe: FeatureRecipe,
+    encoder: Encoder,
+    digests: Sequence[str | None],
 ) -> Column:
     if store is None:
         return Column(
@@ -194,7 +202,7 @@ def _look_up(
 
 
 def _first_alike(digests: Sequence[str | None]) -> NDArray[np.int64]:
-    """For each image the first one with the same content, often itself, (N,)."""
+    """For each image the first image with the same content, (N,)."""
     seen: dict[str, int] = {}
     return np.array(
         [
@@ -228,7 +236,8 @@ def _check(
         raise unknown_choice("precision", precision, PRECISIONS)
     if precision != "float32" and device != "cuda":
         raise InputError(
-            f"precision must be float32 on device '{device}', got {precision}. Only CUDA gains by it."
+            f"precision must be float32 on device '{device}', got {precision}. "
+            "Other precisions are for CUDA."
         )
 
 
@@ -236,7 +245,8 @@ def _refuse_broken(rows: NDArray[np.float32], names: Sequence[str], *, backbone:
     broken = np.flatnonzero(~np.isfinite(rows).all(axis=1))
     if broken.size:
         raise InputError(
-            f"backbone {backbone} must give finite features, got NaN or infinity for {names[broken[0]]}. "
+            f"backbone {backbone} must give finite features, "
+            f"got NaN or infinity for {names[broken[0]]}. "
             "Its weights may be damaged, or the precision too low."
         )
 
@@ -249,21 +259,19 @@ def _report_failures(
     reason = next(iter(failures.values()))
     if len(left_out) == n_images:
         raise FileFormatError(f"none of the {n_images} images can be read. The first: {reason}")
-    named = ", ".join(left_out[:N_NAMED]) + (
-        f" and {len(left_out) - N_NAMED} more" if len(left_out) > N_NAMED else ""
-    )
     warnings.warn(
-        f"{len(left_out)} of {n_images} images cannot be read and are left out: {named}. The first: {reason}",
+        f"{len(left_out)} of {n_images} images cannot be read and are left out: "
+        f"{listing(left_out)}. The first: {reason}",
         stacklevel=3,
     )
 
 
-def _provenance(images: ImageSet, recipes: Sequence[Recipe]) -> dict[str, str]:
+def _provenance(images: ImageSet, recipes: Sequence[FeatureRecipe]) -> dict[str, str]:
     return {
         "dataset": images.name,
         "split": images.split,
-        "backbone": "+".join(recipe.backbone for recipe in recipes),
-        "weights": "+".join(recipe.weights for recipe in recipes),
+        "backbone": JOIN.join(recipe.backbone for recipe in recipes),
+        "weights": JOIN.join(recipe.weights for recipe in recipes),
         "transform": " + ".join(recipe.transform for recipe in recipes),
         "views": recipes[0].views,
         "precision": recipes[0].precision,

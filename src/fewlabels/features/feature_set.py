@@ -1,6 +1,5 @@
-"""FeatureSet: the noun that stage 3 hands on, feature vectors with their class numbers."""
+"""FeatureSet: feature vectors with their class numbers, the result of stage 3."""
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Sequence
@@ -13,18 +12,21 @@ from typing import Any, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fewlabels.errors import InputError, name_rows
+from fewlabels.errors import InputError
 from fewlabels.features import storage
 from fewlabels.features.labels import UNLABELLED, number_labels
+from fewlabels.io.files import reading
+from fewlabels.io.stamps import short_hash
+from fewlabels.io.words import name_rows
 
 
 @dataclass(frozen=True, eq=False)
 class FeatureSet:
-    """N feature vectors of D numbers, the class number of each, and where they came from.
+    """N feature vectors of D numbers, the class number of each, and their provenance.
 
-    Arrays are held, not copied, where their type already fits: do not write into them afterwards,
-    `fingerprint` would not notice. Zero vectors and negative values are welcome here; a pipeline
-    that cannot use them says so.
+    Arrays of the right type are held, not copied: do not write into them afterwards, because
+    `fingerprint` is computed once. Zero vectors and negative values are allowed; a pipeline that
+    cannot use them refuses them.
 
     >>> birds = FeatureSet.from_arrays([[1.0, 0.0], [0.0, 2.0], [3.0, 1.0]], ["wren", "", "owl"])
     >>> birds.class_names, birds.labels.tolist(), birds.class_sizes.tolist()
@@ -38,7 +40,7 @@ class FeatureSet:
     names: tuple[str, ...] | None = None  # of the rows, such as the paths of their images
 
     def __post_init__(self) -> None:
-        set_field = object.__setattr__  # the dataclass is frozen for everybody else
+        set_field = object.__setattr__  # because the dataclass is frozen
         set_field(self, "features", _check_features(self.features))
         set_field(self, "class_names", _check_class_names(self.class_names))
         set_field(
@@ -56,19 +58,18 @@ class FeatureSet:
         provenance: dict[str, str] | None = None,
         names: Sequence[str] | None = None,
     ) -> Self:
-        """Build from anything numpy understands, with names or whole numbers as labels.
+        """Build from arrays or lists, with names or whole numbers as labels.
 
         Args:
             features: (N, D) numbers.
             labels: N names, or N whole numbers; None, NaN, "" and -1 are unlabelled.
-            class_names: Every class in order; left out, the names found among the labels, sorted.
-            provenance: Where the features came from, in words.
-            names: One for each row, such as the path of its image.
+            class_names: Every class in order; by default the names among the labels, sorted.
+            provenance: Where the features came from, as texts by name.
+            names: One name per row, such as the path of its image.
         """
         numbers, class_names = number_labels(labels, class_names)
-        return cls(
-            features, numbers, class_names, provenance or {}, cast("tuple[str, ...] | None", names)
-        )  # made one on the way in
+        rows = cast("tuple[str, ...] | None", names)  # __post_init__ makes it a tuple
+        return cls(features, numbers, class_names, provenance or {}, rows)
 
     def __len__(self) -> int:
         return int(self.features.shape[0])
@@ -80,12 +81,12 @@ class FeatureSet:
 
     @property
     def n_classes(self) -> int:
-        """How many classes have a name, with or without rows."""
+        """The number of class names, with or without rows."""
         return len(self.class_names)
 
     @property
     def class_sizes(self) -> NDArray[np.int64]:
-        """How many rows each class has, (n_classes,)."""
+        """The number of rows of each class, (n_classes,)."""
         return np.bincount(self.labels[self.labels != UNLABELLED], minlength=self.n_classes).astype(
             np.int64
         )
@@ -99,13 +100,9 @@ class FeatureSet:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Sixteen hex digits that name features (and their dtype), labels and class names, for cache keys."""
-        digest = hashlib.sha256(
-            json.dumps([str(self.features.dtype), self.features.shape, self.class_names]).encode()
-        )
-        digest.update(self.features.data)
-        digest.update(self.labels.data)
-        return digest.hexdigest()[:16]
+        """16 hex digits from features, their dtype, labels and class names, for cache keys."""
+        about = [str(self.features.dtype), self.features.shape, self.class_names]
+        return short_hash(json.dumps(about).encode(), self.features.data, self.labels.data)
 
     def subset(self, rows: Any) -> Self:
         """The given rows (numbers or a mask) in the given order; all class names stay."""
@@ -119,11 +116,12 @@ class FeatureSet:
         )
 
     def save(self, path: str | Path, *, encoding: str = "float32") -> None:
-        """Write a safetensors file, all or nothing.
+        """Write a safetensors file atomically.
 
         Args:
-            path: Where; an existing file is replaced.
-            encoding: "float32", "float16", or "root8": square roots of non-negative features in 8 bits.
+            path: The file; an existing one is replaced.
+            encoding: "float32", "float16", or "root8": 8-bit square roots, for features that are
+                not negative.
         """
         contents = storage.Contents(
             self.features, self.labels, self.class_names, self.provenance, self.names
@@ -133,7 +131,7 @@ class FeatureSet:
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read back what `save` wrote."""
-        with storage.reading(Path(path), holds=storage.HOLDS):
+        with reading(Path(path), holds=storage.FORMAT.holds):
             return cls.from_arrays(*storage.read(Path(path)))
 
 
@@ -148,17 +146,19 @@ def _check_features(features: Any) -> NDArray[np.floating[Any]]:
         raise InputError(f"features must be real numbers, got an array of type {array.dtype}.")
     if array.ndim != 2 or array.size == 0:
         raise InputError(
-            f"features must be at least one row of at least one number, shape (N, D), got shape {array.shape}."
+            "features must be at least one row of at least one number, shape (N, D), "
+            f"got shape {array.shape}."
         )
     wide = array.dtype.kind == "f" and array.dtype.itemsize >= 8
-    # Writable, because torch.from_numpy warns about an array that is not.
+    # Writable, because torch.from_numpy warns about a read-only array.
     floats: NDArray[np.floating[Any]] = np.require(
         array, np.float64 if wide else np.float32, ["C", "A", "W"]
     )
-    broken = ~np.isfinite(floats).all(axis=1)  # (N,)
-    if broken.any():
+    broken = np.flatnonzero(~np.isfinite(floats).all(axis=1))
+    if broken.size:
         raise InputError(
-            f"features must be finite, got NaN or infinity in {name_rows(np.flatnonzero(broken))}. Drop or repair these rows."
+            f"features must be finite, got NaN or infinity in {name_rows(broken)}. "
+            "Drop or repair these rows."
         )
     return floats
 
@@ -178,18 +178,19 @@ def _check_labels(labels: Any, *, n_rows: int, n_classes: int) -> NDArray[np.int
     array = np.asarray(labels)
     if array.shape != (n_rows,):
         raise InputError(
-            f"labels must have one entry for each of the {n_rows} rows of features, got shape {array.shape}."
+            f"labels must have one entry for each of the {n_rows} rows of features, "
+            f"got shape {array.shape}."
         )
     if array.dtype.kind not in "iu":
         raise InputError(
-            f"labels must be class numbers, got an array of type {array.dtype}. FeatureSet.from_arrays takes names."
+            f"labels must be class numbers, got an array of type {array.dtype}. "
+            "FeatureSet.from_arrays takes names."
         )
-    outside = (array < UNLABELLED) | (array >= n_classes)
-    if outside.any():
-        rows = np.flatnonzero(outside)
+    rows = np.flatnonzero((array < UNLABELLED) | (array >= n_classes))
+    if rows.size:
         raise InputError(
-            f"labels must be from -1 (unlabelled) to {n_classes - 1}, as there are {n_classes} class_names, "
-            f"got {array[rows[0]]} in {name_rows(rows)}."
+            f"labels must be from -1 (unlabelled) to {n_classes - 1}, "
+            f"as there are {n_classes} class_names, got {array[rows[0]]} in {name_rows(rows)}."
         )
     return np.ascontiguousarray(array, dtype=np.int64)
 
@@ -197,7 +198,7 @@ def _check_labels(labels: Any, *, n_rows: int, n_classes: int) -> NDArray[np.int
 def _check_provenance(provenance: dict[str, str]) -> dict[str, str]:
     for key, value in provenance.items():
         if not (isinstance(key, str) and isinstance(value, str)):
-            raise InputError(f"provenance must map words to words, got {key!r}: {value!r}.")
+            raise InputError(f"provenance must map texts to texts, got {key!r}: {value!r}.")
     return dict(provenance)
 
 
@@ -205,9 +206,10 @@ def _check_names(names: Sequence[str] | None, *, n_rows: int) -> tuple[str, ...]
     if names is None:
         return None
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
-        raise InputError("names must be strings, one for each row.")
+        raise InputError("names must be strings, one per row.")
     if len(names) != n_rows:
         raise InputError(
-            f"names must have one entry for each of the {n_rows} rows of features, got {len(names)}."
+            f"names must have one entry for each of the {n_rows} rows of features, "
+            f"got {len(names)}."
         )
     return tuple(names)

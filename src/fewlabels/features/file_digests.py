@@ -1,4 +1,4 @@
-"""FileDigests: the content digest of a file, without reading it again while it stays as it was."""
+"""FileDigests: content digests of files; a file is read again only after it changed."""
 
 import os
 import re
@@ -6,41 +6,42 @@ import sqlite3
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from fewlabels.errors import FewLabelsError
 from fewlabels.features.parallel import cut, map_in_order
+from fewlabels.io.stamps import Stamp
 
 if TYPE_CHECKING:
     from fewlabels.data.image_set import ImageSet
 
-RACY_NS = 2_000_000_000  # the coarsest clock of a file system (FAT) ticks every two seconds
-CHUNK = 64  # images hashed by one thread at a time
-SAVED_EVERY = 1024  # images after which what was hashed is safe from a kill
-ASKED_AT_ONCE = 500  # SQLite takes at most 999 values in a question where it is old
+RACY_NS = 2_000_000_000  # nanoseconds: the clock step of FAT, the coarsest of all file systems
+CHUNK = 64  # images that a thread hashes at a time
+SAVED_EVERY = 1024  # images that are hashed between two writes to the table
+ASKED_AT_ONCE = 500  # paths per query: older versions of SQLite take at most 999 values
 DIGEST = re.compile(r"[0-9a-f]{32}")
-TABLE = "CREATE TABLE IF NOT EXISTS files (path BLOB PRIMARY KEY, signature TEXT NOT NULL, digest TEXT NOT NULL) WITHOUT ROWID"
+TABLE = (
+    "CREATE TABLE IF NOT EXISTS files"
+    " (path BLOB PRIMARY KEY, signature TEXT NOT NULL, digest TEXT NOT NULL) WITHOUT ROWID"
+)
 
 
 class Identity(NamedTuple):
-    """What an image holds, and by which state of its file that can be told."""
+    """The digest of an image, and the stamp of its file when the digest was computed."""
 
-    digest: str | None  # None where the image cannot be read
-    signature: (
-        str | None
-    )  # None where there is no file, or where it has just changed and could change again unseen
+    digest: str | None  # None if the image cannot be read
+    stamp: Stamp | None  # None without a file, or if it changed too recently to detect a change
 
 
 class FileDigests:
-    """A table on disk: path and state of a file -> digest of its content.
+    """A table on disk: path and stamp of a file -> digest of its content.
 
-    A file counts as unchanged while its size, inode and the times of its last change (of content, and of
-    anything, which nobody can set back) stay the same. As in git, a file that changed less than two seconds
-    before it was hashed is not entered: it could change again within the same tick of its clock.
-    On Windows, where no file system keeps the second time, whoever rewrites a file to the same size and sets
-    its time back deceives the table.
+    A file counts as unchanged while its stamp stays the same (`fewlabels.io.stamps`). As in git, a
+    file that changed less than two seconds before it was hashed is not entered: it could change
+    again within the same step of the file system's clock. Windows keeps no time of the last change
+    of anything: there, a file that is rewritten with the same size and the old time is not noticed.
     """
 
     def __init__(self, path: Path) -> None:
@@ -56,32 +57,28 @@ class FileDigests:
         """The identity of every image, in order.
 
         Args:
-            images: Those that are no files of their own are asked for their digest each time.
+            images: Images that are not files of their own are hashed each time.
             n_workers: Threads that hash.
-            on_progress: Told how many images of how many have been hashed.
+            on_progress: Called with the number of images hashed and the number to hash.
         """
         paths = [images.path(i) for i in range(len(images))]
-        signatures = [None if path is None else sign(path) for path in paths]
+        stamps = [None if path is None else take_stamp(path) for path in paths]
         keys = {i: os.fsencode(path.absolute()) for i, path in enumerate(paths) if path is not None}
         entered = self._ask(list(keys.values()))
         found = {
-            i: identity
+            i: Identity(entry[0], stamps[i])
             for i, key in keys.items()
-            if (identity := entered.get(key)) and identity.signature == signatures[i]
+            if (entry := entered.get(key)) and entry[1] == str(stamps[i])
         }
         unknown = [i for i in range(len(images)) if i not in found]
 
         def hash_some(indices: Sequence[int]) -> dict[int, Identity]:
-            return {i: _hash(images, i, path=paths[i], signature=signatures[i]) for i in indices}
+            return {i: _hash(images, i, path=paths[i], stamp=stamps[i]) for i in indices}
 
         done, fresh = 0, dict[bytes, Identity]()
         for hashed in map_in_order(hash_some, cut(unknown, CHUNK), n_workers=n_workers):
             found |= hashed
-            fresh |= {
-                keys[i]: identity
-                for i, identity in hashed.items()
-                if identity.signature is not None
-            }
+            fresh |= {keys[i]: identity for i, identity in hashed.items() if identity.stamp}
             done += len(hashed)
             if on_progress:
                 on_progress(done, len(unknown))
@@ -91,11 +88,11 @@ class FileDigests:
         self._enter(fresh)
         return [found[i] for i in range(len(images))]
 
-    def _ask(self, keys: Sequence[bytes]) -> dict[bytes, Identity]:
-        """What the table says of the paths that are in it."""
+    def _ask(self, keys: Sequence[bytes]) -> dict[bytes, tuple[str, str]]:
+        """Digest and stamp of the paths that are in the table."""
         if not self.path.exists():
             return {}
-        answers: dict[bytes, Identity] = {}
+        answers: dict[bytes, tuple[str, str]] = {}
         try:
             with closing(sqlite3.connect(self.path)) as table:
                 for some in cut(keys, ASKED_AT_ONCE):
@@ -104,8 +101,8 @@ class FileDigests:
                         f"SELECT path, digest, signature FROM files WHERE path IN ({marks})", some
                     )
                     answers |= {
-                        path: Identity(digest, signature)
-                        for path, digest, signature in rows
+                        path: (digest, stamp)
+                        for path, digest, stamp in rows
                         if DIGEST.fullmatch(digest)
                     }
         except sqlite3.Error as error:
@@ -121,49 +118,42 @@ class FileDigests:
                 table.execute(TABLE)
                 table.executemany(
                     "INSERT OR REPLACE INTO files (path, digest, signature) VALUES (?, ?, ?)",
-                    [(key, *entry) for key, entry in entries.items()],
+                    [(key, entry.digest, str(entry.stamp)) for key, entry in entries.items()],
                 )
-        except OSError:  # a store that cannot be written says so when it is to keep rows
+        except OSError:  # the store warns about this when it writes rows
             pass
         except sqlite3.Error as error:
             self._give_up(error)
 
     def _give_up(self, error: sqlite3.Error) -> None:
-        """Do without the table; start a new one where it is damaged, not where it is only locked or read-only."""
+        """Continue without the table. Remove it if it is damaged, not if it is locked."""
         if isinstance(error, sqlite3.OperationalError):
             return
         warnings.warn(
             f"{self.path} is damaged ({error}): it is removed, and files are hashed again.",
             stacklevel=4,
         )
-        for left in (
-            self.path,
-            self.path.with_name(f"{self.path.name}-journal"),
-        ):  # another's journal would damage a new table
-            try:
+        # The journal goes too: it would damage a new table.
+        for left in (self.path, self.path.with_name(f"{self.path.name}-journal")):
+            with suppress(OSError):
                 left.unlink(missing_ok=True)
-            except OSError:
-                continue
 
 
-def sign(path: Path) -> str | None:
-    """The state of a file in words: another one means that it may have changed."""
-    try:
-        state = path.stat()
-    except OSError:
-        return None
-    return f"{state.st_size} {state.st_mtime_ns} {state.st_ctime_ns} {state.st_ino}"
+def take_stamp(path: Path) -> Stamp | None:
+    """The stamp of a file, None if there is no file."""
+    with suppress(OSError):
+        return Stamp.of(path)
+    return None
 
 
-def _hash(images: "ImageSet", index: int, *, path: Path | None, signature: str | None) -> Identity:
-    """Hash an image whose file was in a state before."""
+def _hash(images: "ImageSet", index: int, *, path: Path | None, stamp: Stamp | None) -> Identity:
+    """Hash an image; `stamp` was taken before."""
     begun = time.time_ns()
     try:
         digest = images.digest(index)
-    except (FewLabelsError, OSError):  # whoever reads the image says why
+    except (FewLabelsError, OSError):  # the reader of the image reports it
         return Identity(None, None)
-    if path is None or signature is None:
+    if path is None or stamp is None:
         return Identity(digest, None)
-    _, written, changed, _ = map(int, signature.split())
-    settled = max(written, changed) < begun - RACY_NS and sign(path) == signature
-    return Identity(digest, signature if settled else None)
+    unchanged = stamp.is_settled(begun, tick_ns=RACY_NS) and take_stamp(path) == stamp
+    return Identity(digest, stamp if unchanged else None)

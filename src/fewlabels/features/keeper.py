@@ -1,4 +1,4 @@
-"""Keeper: rows on their way into the store, as the work goes on."""
+"""Keeper: puts computed rows into the store while extraction runs."""
 
 import time
 from collections.abc import Sequence
@@ -8,17 +8,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fewlabels.features.embedding import Embedded
-from fewlabels.features.recipe import Recipe
+from fewlabels.features.recipe import FeatureRecipe
 from fewlabels.features.store import SHARD_ROWS, FeatureStore
 
-KEPT_EVERY = 10.0  # seconds of work that a kill may cost
+KEPT_EVERY = 10.0  # seconds between two writes: the most work that a kill can cost
 
 
 class Keeper:
-    """Collects rows and puts them into the store, a shard at a time; at the end of its context, the rest."""
+    """Collects rows and puts them into the store, one shard at a time, the last on exit."""
 
     def __init__(
-        self, store: FeatureStore | None, recipes: Sequence[Recipe], digests: Sequence[str | None]
+        self,
+        store: FeatureStore | None,
+        recipes: Sequence[FeatureRecipe],
+        digests: Sequence[str | None],
     ) -> None:
         self.store, self.recipes, self.digests = store, recipes, digests
         self._start()
@@ -51,7 +54,7 @@ class Keeper:
             self.flush()
 
     def flush(self) -> None:
-        """Put what was collected."""
+        """Put the collected rows into the store."""
         for recipe, (names, rows) in zip(self.recipes, self.waiting, strict=True):
             if self.store is not None and names:
                 self.store.put(recipe, names, np.stack(rows))

@@ -1,4 +1,4 @@
-"""Labels as people write them (names, numbers, blanks) to class numbers."""
+"""Labels given as names, numbers or blanks, to class numbers."""
 
 from collections.abc import Sequence
 from numbers import Real
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from fewlabels.blanks import find_blanks
 from fewlabels.errors import InputError
+from fewlabels.io.words import listing
 
 UNLABELLED = -1  # the class number of a row without a label
 
@@ -18,9 +19,9 @@ def number_labels(
 ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """Class numbers and class names of N labels, (N,) -> (N,) and the names.
 
-    None, NaN, "" and -1 mean unlabelled (see `fewlabels.blanks`). Without `class_names` the names are those that occur,
-    sorted; whole numbers sort as numbers and are named by their digits. With `class_names`, names
-    are looked up in it and whole numbers point into it.
+    None, NaN, "" and -1 mean unlabelled (see `fewlabels.blanks`). Without `class_names` the names
+    are those that occur, sorted; whole numbers are sorted as numbers and named by their digits.
+    With `class_names`, names are looked up in it, and whole numbers are indices into it.
 
     >>> number_labels(["fox", None, "bed", "fox"])
     (array([ 1, -1,  0,  1]), ('bed', 'fox'))
@@ -40,12 +41,14 @@ def number_labels(
 
 
 def _as_array(labels: Any) -> NDArray[Any]:
-    # Lists go through dtype=object: numpy would make the text "nan" of the NaN in ["fox", nan].
+    # dtype=object for lists: numpy would convert the NaN in ["fox", nan] to the text "nan".
     array = (
         np.asarray(labels) if hasattr(labels, "__array__") else np.array(list(labels), dtype=object)
     )
     if array.ndim != 1:
-        raise InputError(f"labels must have one entry a row, shape (N,), got shape {array.shape}.")
+        raise InputError(
+            f"labels must have one entry per row, shape (N,), got shape {array.shape}."
+        )
     return array
 
 
@@ -63,7 +66,8 @@ def _split(array: NDArray[Any]) -> tuple[NDArray[np.bool_], NDArray[Any]]:
         return labelled, np.array([int(entry) for entry in present], dtype=np.int64)
     odd = next((entry for entry in present if not isinstance(entry, str)), None)
     raise InputError(
-        f"labels must be all names or all whole numbers, got {odd!r} of type {type(odd).__name__} among them."
+        "labels must be all names or all whole numbers, "
+        f"got {odd!r} of type {type(odd).__name__} among them."
     )
 
 
@@ -72,6 +76,6 @@ def _look_up(values: NDArray[Any], names: tuple[str, ...]) -> NDArray[np.int64]:
     found, inverse = np.unique(values, return_inverse=True)
     if unknown := [str(value) for value in found if value not in place]:
         raise InputError(
-            f"labels must be among the {len(names)} class_names, got {', '.join(map(repr, unknown[:5]))}."
+            f"labels must be among the {len(names)} class_names, got {listing(map(repr, unknown))}."
         )
     return np.array([place[value] for value in found], dtype=np.int64)[inverse]

@@ -1,18 +1,18 @@
-"""Work on several threads, results in order, never far ahead of who takes them."""
+"""Work on several threads, with results in order and bounded memory."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
-AHEAD = 2  # results that wait while every worker is busy: enough that none stands still
+AHEAD = 2  # finished results that may wait: enough to keep every worker busy
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
 def cut(items: Sequence[T], length: int) -> Iterator[Sequence[T]]:
-    """Consecutive pieces of a length, the last perhaps shorter.
+    """Consecutive parts of a length; the last may be shorter.
 
     >>> list(cut("abcde", 2))
     ['ab', 'cd', 'e']
@@ -29,12 +29,12 @@ def map_in_order(
 ) -> Iterator[R]:
     """The results of a task, in the order of the items, at most `n_workers + AHEAD` items ahead.
 
-    What a task raises is raised where its result would have come; the tasks that wait are dropped then.
+    An error of a task is raised in the place of its result; waiting tasks are cancelled then.
 
     Args:
-        task: Done in one of the threads; with no workers, in the caller's.
-        items: What to do it with.
-        n_workers: How many threads.
+        task: Runs in one of the threads; with no workers, in the caller's thread.
+        items: The inputs of the task.
+        n_workers: Number of threads.
         set_up: Called once in each thread, not in the caller's.
 
     >>> list(map_in_order(len, ["a", "", "bc"], n_workers=2))

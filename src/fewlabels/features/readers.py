@@ -1,4 +1,4 @@
-"""Feature files of others: one reader a suffix, each from a path to Contents."""
+"""Feature files of other programs: one reader per suffix, each from a path to Contents."""
 
 import pickle
 from collections.abc import Callable
@@ -12,26 +12,36 @@ from fewlabels.errors import FileFormatError, InputError, MissingExtraError, unk
 from fewlabels.features import storage
 from fewlabels.features.feature_set import FeatureSet
 from fewlabels.features.labels import UNLABELLED
-from fewlabels.features.storage import Contents, reading
+from fewlabels.features.storage import Contents
+from fewlabels.io.files import reading, require_file
+from fewlabels.io.words import listing
 from fewlabels.unpickle import load_plain
 
 BLOCKS = (".npy", ".npz")  # formats whose rows may come without labels, in equal blocks
 PICKLE_HOLDS = "a pickled dict of class -> list of feature vectors"
+LABELS_HOLD = "the labels (N,), names or whole numbers"
 
 
 def read_features(
     path: str | Path, *, per_class: int | None = None, labels_needed: bool = True
 ) -> FeatureSet:
-    """Read a FeatureSet from a file of any known format, told by its suffix.
+    """Read a FeatureSet from a file; its suffix tells the format.
 
     Args:
-        path: A .safetensors, .npz, .npy, .parquet, .pt, .pkl or .plk file. Pickles are read without
-            running anything they ask for.
+        path: A .safetensors, .npz, .npy, .parquet, .pt, .pkl or .plk file. No code in pickles is
+            run.
         per_class: For a .npy or .npz file without labels: each K consecutive rows are one class.
-        labels_needed: Whether a file without labels is refused; if not, all of its rows are unlabelled.
+        labels_needed: Refuse a file without labels; otherwise all of its rows are unlabelled.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "features.npz"
+    ...     np.savez(path, features=[[9.0, 1.0], [1.0, 9.0]], labels=["cat", "dog"])
+    ...     read_features(path).class_names
+    ('cat', 'dog')
     """
     path = Path(path)
-    storage.require_file(path)
+    require_file(path, holds="features")
     suffix = path.suffix.lower()
     if suffix not in READERS:
         raise unknown_choice(f"the suffix of {path}", suffix, READERS)
@@ -42,7 +52,8 @@ def read_features(
     if per_class is not None:
         if suffix not in BLOCKS or labels is not None:
             raise InputError(
-                f"per_class must be left out unless a .npy or .npz file has no labels, got {per_class} for {path}."
+                "per_class must be left out unless a .npy or .npz file has no labels, "
+                f"got {per_class} for {path}."
             )
         labels = block_labels(len(contents.features), per_class)
     elif labels is None:
@@ -59,15 +70,13 @@ def read_features(
 
 
 def block_labels(n_rows: int, per_class: int) -> NDArray[np.int64]:
-    """Labels of rows of which each `per_class` consecutive ones are one class, (n_rows,).
+    """Labels where each `per_class` consecutive rows are one class, (n_rows,).
 
     >>> block_labels(6, 2).tolist()
     [0, 0, 1, 1, 2, 2]
     """
     if per_class < 1 or n_rows % per_class:
-        raise InputError(
-            f"per_class (--per-class) must be a whole part of the {n_rows} rows, got {per_class}."
-        )
+        raise InputError(f"per_class must divide the number of rows, {n_rows}, got {per_class}.")
     return np.arange(n_rows) // per_class
 
 
@@ -83,7 +92,7 @@ def _way_to_labels(path: Path) -> str:
         if path.suffix.lower() == ".npy"
         else "in it as 'labels'"
     )
-    return f"Save them {where}, or give --per-class K (in Python per_class=K) if each K consecutive rows are one class."
+    return f"Save them {where}, or give per_class=K if each K consecutive rows are one class."
 
 
 def _load_npy(path: Path) -> Any:
@@ -96,15 +105,14 @@ def _read_npy(path: Path) -> Contents:
     beside = _labels_file(path)
     if not beside.exists():
         return Contents(features, labels=None)
-    with reading(beside, holds="the labels (N,), names or whole numbers"):
+    with reading(beside, holds=LABELS_HOLD):
         return Contents(features, _load_npy(beside))
 
 
 def _read_npz(path: Path) -> Contents:
     with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-        if "labels" not in arrays and (
-            damaged := arrays.zip.testzip()
-        ):  # raises by itself where a damaged name hides them
+        # A damaged entry name can hide the labels; testzip finds it or raises.
+        if "labels" not in arrays and (damaged := arrays.zip.testzip()):
             raise ValueError(f"'{damaged}' is damaged")
         names = arrays["class_names"].tolist() if "class_names" in arrays else None
         return Contents(np.atleast_1d(arrays["features"]), arrays.get("labels"), names)
@@ -123,7 +131,8 @@ def _read_parquet(path: Path) -> Contents:
     lengths = compute.unique(compute.list_value_length(embedding)).to_pylist()
     if len(lengths) != 1 or lengths[0] is None:
         raise InputError(
-            f"embedding must be a vector of the same length in every row, got lengths {lengths[:5]}."
+            "embedding must be a vector of the same length in every row, "
+            f"got lengths {listing(lengths)}."
         )
     features = compute.list_flatten(embedding).to_numpy().reshape(-1, lengths[0])
     labels = (
@@ -140,16 +149,15 @@ def _read_pt(path: Path) -> Contents:
     def to_numpy(value: Any) -> Any:
         if isinstance(value, torch.Tensor):
             plain = value.detach()
-            return (
-                plain.float() if plain.dtype == torch.bfloat16 else plain
-            ).numpy()  # numpy has no bfloat16
+            # numpy has no bfloat16
+            return (plain.float() if plain.dtype == torch.bfloat16 else plain).numpy()
         if isinstance(value, dict):
             return {key: to_numpy(item) for key, item in value.items()}
         return [to_numpy(item) for item in value] if isinstance(value, list | tuple) else value
 
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:  # torch's own text tells how to load it all the same
+    except pickle.UnpicklingError as error:  # torch's message suggests an unsafe way to load it
         raise InputError(
             "the file must hold only tensors and plain data, got other objects or damaged bytes."
         ) from error
@@ -171,14 +179,15 @@ def _from_dict(content: Any) -> Contents:
     for name, block in zip(content, blocks, strict=True):
         if block.ndim != 2 or len(block) == 0 or block.shape[1] != dim:
             raise InputError(
-                f"class {name!r} must hold at least one vector of {dim} numbers like the first class, got shape {block.shape}."
+                f"class {name!r} must hold at least one vector of {dim} numbers "
+                f"like the first class, got shape {block.shape}."
             )
     labels = [name for name, block in zip(content, blocks, strict=True) for _ in block]
     return Contents(np.concatenate(blocks), labels)
 
 
 class Reader(NamedTuple):
-    """How a format is read, and what its file must hold, for the message when it does not."""
+    """A function that reads a format, and what its file must hold, for messages."""
 
     read: Callable[[Path], Contents]
     holds: str
@@ -186,7 +195,7 @@ class Reader(NamedTuple):
 
 _PICKLE = Reader(_read_pickle, PICKLE_HOLDS)
 READERS: dict[str, Reader] = {
-    ".safetensors": Reader(storage.read, storage.HOLDS),
+    ".safetensors": Reader(storage.read, storage.FORMAT.holds),
     ".npz": Reader(_read_npz, "arrays 'features' (N, D), 'labels' (N,) and perhaps 'class_names'"),
     ".npy": Reader(_read_npy, "an array (N, D) of numbers"),
     ".parquet": Reader(
@@ -194,5 +203,5 @@ READERS: dict[str, Reader] = {
     ),
     ".pt": Reader(_read_pt, "tensors {'features', 'labels'} or {class: vectors}"),
     ".pkl": _PICKLE,
-    ".plk": _PICKLE,  # as the authors spell it
+    ".plk": _PICKLE,  # the suffix of the authors' files
 }

@@ -1,35 +1,39 @@
-"""One shard of the store: rows of features by the digests of their images, in a file that vouches for itself.
+"""One shard of the store: rows of features by the digests of their images.
 
     tensors   digests (n, 16)   uint8
               rows (n, D)       float32
-    metadata  ptmap_shard       JSON: the key of the recipe
+    metadata  ptmap_shard       JSON: the key of the FeatureRecipe
 
-The file's name is the digest of its bytes, and the key of the recipe is among them.
+The name of the file is the hash of its bytes, which include the key of the recipe. So damage and a
+shard of another recipe are detected.
 """
 
-import hashlib
-import json
 import re
-import secrets
-import time
 import warnings
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import safetensors.numpy
 from numpy.typing import NDArray
 
-KEY = "ptmap_shard"
-DIGEST_BYTES = 16
-ABANDONED_SECONDS = 3600  # a temporary file of that age belongs to a process that died
+from fewlabels.io.container import Container
+from fewlabels.io.files import remove_temporaries, write_file
+from fewlabels.io.stamps import DIGEST_BYTES, short_hash
+
+ABANDONED_SECONDS = 3600  # a temporary file of that age belongs to a process that was killed
+FORMAT = Container(
+    key="ptmap_shard",
+    version=None,
+    holds="rows of a FeatureStore",
+    way_out="Remove it.",
+)
 _NAME = re.compile(r"shard-[0-9a-f]{32}\.safetensors")
 
 
 class _DamagedError(Exception):
-    """A shard is not what its name and its place say."""
+    """The content of a shard does not match its name or its folder."""
 
 
 def is_shard(name: str) -> bool:
@@ -40,11 +44,11 @@ def is_shard(name: str) -> bool:
 def read_shard(
     path: Path, *, recipe_key: str, wanted: Collection[bytes]
 ) -> dict[bytes, NDArray[np.float32]]:
-    """The rows that are wanted, by digest; a damaged shard has none, and is removed with a warning.
+    """The wanted rows by digest; a damaged shard gives none and is removed with a warning.
 
     Args:
-        path: The shard, which another process may have removed meanwhile.
-        recipe_key: What the folder's rows were made by.
+        path: The shard; another process may have removed it meanwhile.
+        recipe_key: The key of the recipe of the folder.
         wanted: Digests as bytes.
     """
     try:
@@ -69,16 +73,13 @@ def _read(
     path: Path, recipe_key: str, wanted: Collection[bytes]
 ) -> dict[bytes, NDArray[np.float32]]:
     try:
-        with safetensors.safe_open(
-            path, framework="numpy"
-        ) as file:  # reads the header, and of the rest only what is asked for
-            about = json.loads((file.metadata() or {})[KEY])
+        with FORMAT.open(path) as (header, file):  # reads the header and the digests only
             held = file.get_tensor("digests").tobytes()
     except OSError:
         raise
-    except Exception as error:  # on damaged bytes, parsers raise whatever they stumble over
+    except Exception as error:  # damaged bytes raise errors of any class
         raise _DamagedError("is damaged") from error
-    if about != {"recipe": recipe_key}:
+    if header != {"recipe": recipe_key}:
         raise _DamagedError("belongs to another recipe")
     digests = [held[start : start + DIGEST_BYTES] for start in range(0, len(held), DIGEST_BYTES)]
     here = [(i, digest) for i, digest in enumerate(digests) if digest in wanted]
@@ -94,37 +95,20 @@ def _read(
 def write_shard(
     folder: Path, digests: Sequence[str], rows: NDArray[np.float32], *, recipe_key: str
 ) -> None:
-    """Write a shard into a recipe's folder, and remove what processes that died have left there.
+    """Write a shard into the folder of a recipe, and remove temporary files of killed processes.
 
     Args:
-        folder: Which exists.
+        folder: The folder of the recipe.
         digests: 32 hex digits of the content of each image.
-        rows: One for each digest, (n, D).
-        recipe_key: What they were made by.
+        rows: One row per digest, (n, D).
+        recipe_key: The key of the recipe.
     """
-    tensors: dict[str, NDArray[Any]] = {
-        "digests": np.frombuffer(bytes.fromhex("".join(digests)), np.uint8).reshape(
-            -1, DIGEST_BYTES
-        ),
-        "rows": np.ascontiguousarray(rows),
-    }
-    payload = safetensors.numpy.save(tensors, metadata={KEY: json.dumps({"recipe": recipe_key})})
-    write_whole(folder / _name(payload), payload)
-    for left in folder.glob(".*"):
-        with suppress(OSError):  # another process was faster
-            if time.time() - left.stat().st_mtime > ABANDONED_SECONDS:
-                left.unlink()
-
-
-def write_whole(path: Path, payload: bytes) -> None:
-    """Write a file, all or nothing, through a temporary one beside it."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        temporary.write_bytes(payload)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    held = np.frombuffer(bytes.fromhex("".join(digests)), np.uint8).reshape(-1, DIGEST_BYTES)
+    tensors = {"digests": held, "rows": np.ascontiguousarray(rows)}
+    payload = FORMAT.pack(tensors, {"recipe": recipe_key})
+    write_file(folder / _name(payload), payload)
+    remove_temporaries(folder, older_than=ABANDONED_SECONDS)
 
 
 def _name(payload: bytes) -> str:
-    return f"shard-{hashlib.sha256(payload).hexdigest()[:32]}.safetensors"
+    return f"shard-{short_hash(payload, digits=32)}.safetensors"

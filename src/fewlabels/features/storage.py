@@ -1,38 +1,38 @@
-"""FeatureSets as safetensors files, and the one way in which a bad file is reported.
+"""FeatureSets as safetensors files.
 
-    tensors   features (N, D)   float32, float16, or uint8 under root8
-              labels (N,)       int64, -1 where unlabelled
-              scale ()          float32, under root8 only
-              names (B,)        uint8: a JSON list of the rows' names, where they have some; too long for the header,
-                                and no reason for another version, since whoever does not know it loses only the names
-    metadata  ptmap_features    JSON: version, encoding, class_names, provenance
-
-The metadata is one JSON text because safetensors writes its keys in random order: so the same set
-always makes the same bytes.
+tensors   features (N, D)   float32, float16, or uint8 under root8
+          labels (N,)       int64, -1 where unlabelled
+          scale ()          float32, under root8 only
+          names (B,)        uint8: a JSON list of the names of the rows, where they have names.
+                            The list can be too long for the header. A reader that does not know
+                            this tensor loses only the names, so the version stays 1.
+metadata  ptmap_features    JSON: version, encoding, class_names, provenance
 """
 
 import json
-import secrets
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import safetensors.numpy
 from numpy.typing import NDArray
 
-from fewlabels.errors import FewLabelsError, FileFormatError, InputError, name_rows, unknown_choice
+from fewlabels.errors import InputError, unknown_choice
+from fewlabels.io.container import Container
+from fewlabels.io.words import name_rows
 
-KEY = "ptmap_features"
-VERSION = 1
 ENCODINGS = ("float32", "float16", "root8")
 ROOT8_TOP = 255  # the largest uint8
-HOLDS = "what FeatureSet.save wrote"
+FORMAT = Container(
+    key="ptmap_features",
+    version=1,
+    holds="features that FeatureSet.save wrote",
+    way_out="Make one with FeatureSet.from_arrays and save.",
+)
 
 
 class Contents(NamedTuple):
-    """What a file says, before FeatureSet checks it; `labels` is None where the file has none."""
+    """The content of a file before FeatureSet checks it; `labels` is None if the file has none."""
 
     features: Any
     labels: Any
@@ -41,71 +41,28 @@ class Contents(NamedTuple):
     names: Sequence[str] | None = None
 
 
-def require_file(path: Path) -> None:
-    """Refuse a path where no file is."""
-    if path.is_dir():
-        raise FileFormatError(f"{path} is a folder, not a file of features. Name a file inside it.")
-    if not path.exists():
-        raise FileFormatError(f"{path} does not exist. Check the path for a slip of the pen.")
-
-
-@contextmanager
-def reading(path: Path, *, holds: str) -> Iterator[None]:
-    """Report whatever goes wrong inside as one FileFormatError that names the file and the way out."""
-    require_file(path)
-    try:
-        yield
-    except InputError as error:
-        raise FileFormatError(f"{path}: {error}") from error
-    except FewLabelsError:
-        raise
-    except Exception as error:  # on damaged bytes, parsers raise whatever they stumble over
-        reason = (str(error).splitlines() or [""])[0].rstrip(". ")[:160]
-        raise FileFormatError(
-            f"{path} cannot be read ({type(error).__name__}: {reason}). The file must hold {holds}; write it or copy it anew."
-        ) from error
-
-
 def write(path: Path, contents: Contents, *, encoding: str) -> None:
-    """Write `contents` to `path` through a temporary file beside it, so that no reader sees half a file."""
+    """Write `contents` to `path` atomically."""
     tensors = _encode(contents.features, encoding) | {"labels": contents.labels}
     if contents.names is not None:
         tensors["names"] = np.frombuffer(json.dumps(list(contents.names)).encode(), np.uint8)
-    about = {
-        "version": VERSION,
+    header = {
         "encoding": encoding,
         "class_names": contents.class_names,
         "provenance": contents.provenance,
     }
-    payload = safetensors.numpy.save(tensors, metadata={KEY: json.dumps(about, sort_keys=True)})
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        temporary.write_bytes(payload)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    FORMAT.write(path, tensors, header)
 
 
 def read(path: Path) -> Contents:
-    """Read what `write` wrote; call it inside `reading`."""
-    with safetensors.safe_open(path, framework="numpy") as file:
-        text = (file.metadata() or {}).get(KEY)
-        if text is None:
-            raise FileFormatError(
-                f"{path} is a safetensors file, but not of fewlabels features. Build one with FeatureSet.from_arrays and save."
-            )
-        about = json.loads(text)
-        if about["version"] > VERSION:
-            raise FileFormatError(
-                f"{path} has format version {about['version']}, this fewlabels reads up to {VERSION}. Upgrade fewlabels."
-            )
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - safe_open is no dict
+    """Read what `write` wrote. Call it inside `reading`, which reports missing tensors too."""
+    header, tensors = FORMAT.read(path)
     names = json.loads(tensors["names"].tobytes()) if "names" in tensors else None
     return Contents(
-        _decode(tensors, about["encoding"]),
+        _decode(tensors, header["encoding"]),
         tensors["labels"],
-        about["class_names"],
-        about["provenance"],
+        header["class_names"],
+        header["provenance"],
         names,
     )
 
@@ -119,19 +76,19 @@ def _encode(features: NDArray[np.floating[Any]], encoding: str) -> dict[str, NDA
         )
     if not np.isfinite(narrow).all():
         raise InputError(
-            f"features must fit {narrow.dtype} for encoding {encoding}, got values up to {np.abs(features).max():.4g}."
+            f"features must fit {narrow.dtype} for encoding {encoding}, "
+            f"got values up to {np.abs(features).max():.4g}."
         )
     if encoding != "root8":
         return {"features": narrow}
     if negative := np.flatnonzero((narrow < 0).any(axis=1)).tolist():
         raise InputError(
-            f"features must not be negative for encoding root8, got some in {name_rows(negative)}. Use float16 or float32."
+            "features must not be negative for encoding root8, "
+            f"got some in {name_rows(negative)}. Use float16 or float32."
         )
-    # The square root evens out the long tail of pooled ReLU features, and power(0.5) works on it anyway.
+    # Pooled ReLU features have a long tail. The square root shortens it, so that 256 steps suffice.
     roots = np.sqrt(narrow)
-    scale = roots.max() / np.float32(ROOT8_TOP) or np.float32(
-        1
-    )  # any scale serves when all is zero
+    scale = roots.max() / np.float32(ROOT8_TOP) or np.float32(1)  # 1 where all features are zero
     return {
         "features": np.rint(roots / scale).astype(np.uint8),
         "scale": np.array(scale, dtype=np.float32),

@@ -1,15 +1,18 @@
-"""Views of an image whose features are averaged into one row: a steadier row for a few times the work."""
+"""Views of an image; the features of the views are averaged into one row, which reduces noise."""
 
 from collections.abc import Callable
 
 import torch.nn.functional as F  # noqa: N812 - as everybody writes it
 from torch import Tensor
 
-ZOOM = 1.15  # the usual ratio between the resized and the cropped side of a test image
+ZOOM = 1.15  # resized side over cropped side, as S2M2's tests resize 84 px images to 96 px
 
 
 def crop_ten(pixels: Tensor) -> tuple[Tensor, ...]:
-    """Five crops of the enlarged image (center and corners) and their mirror images, (n, 3, H, W) -> 10 x (n, 3, H, W)."""
+    """Ten-crop testing (Krizhevsky et al. 2012), (n, 3, H, W) -> 10 x (n, 3, H, W).
+
+    Center and corners of the enlarged image, and the mirror images of these five crops.
+    """
     height, width = pixels.shape[-2:]
     tall, wide = round(ZOOM * height), round(ZOOM * width)
     large = F.interpolate(pixels, size=(tall, wide), mode="bicubic", align_corners=False)

@@ -24,9 +24,8 @@ class Container:
     """A kind of safetensors file.
 
     Attributes:
-        key: Where the header is in the metadata. All keys begin with "ptmap_", the package's name
-            before it became fewlabels: files written by then must stay readable, and files written
-            today must be readable by programs of then.
+        key: The name of the header in the metadata. All keys begin with "ptmap_", the former name
+            of the package: old files stay readable, and old versions can read new files.
         version: The newest format version this code reads, and the one it writes; None for a kind
             whose header has no version.
         holds: What such a file holds, for messages.

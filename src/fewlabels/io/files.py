@@ -10,23 +10,29 @@ from pathlib import Path
 from typing import BinaryIO
 
 from fewlabels.errors import FewLabelsError, FileFormatError, InputError
+from fewlabels.io.words import first_line
 
 NAME_CHARACTERS = 32  # of the file's name kept in the temporary one, so that it never gets too long
-REASON_CHARACTERS = 160  # of a parser's message that are shown
 CHOOSE_ANOTHER = "Choose another path."
 
 
 def write_file(
-    path: Path, content: bytes | Callable[[BinaryIO], object], *, way_out: str = CHOOSE_ANOTHER
+    path: Path,
+    content: bytes | Callable[[BinaryIO], object],
+    *,
+    durable: bool = True,
+    way_out: str = CHOOSE_ANOTHER,
 ) -> None:
-    """Write a file atomically: a reader, a crash or a full disk never leaves half of it.
+    """Write a file atomically: readers see the old file or the complete new one.
 
-    The content goes to a temporary file in the same folder, is flushed to the disk and then takes
-    the place of `path` in one step. On failure an existing file stays as it was.
+    The content is written to a temporary file in the same folder and flushed to the disk. Then the
+    temporary file is renamed to `path`. On failure an existing file is unchanged.
 
     Args:
         path: Replaced if it exists. Its folder is made as needed.
         content: The bytes, or a function that writes them to the open binary file.
+        durable: Flush to the disk, so that a loss of power cannot damage the file (about 10 ms).
+            False is for files that can be made again.
         way_out: The last sentence of the message when it fails.
     """
     temporary = path.with_name(f".{path.name[:NAME_CHARACTERS]}.{secrets.token_hex(4)}")
@@ -37,10 +43,12 @@ def write_file(
                 content(file)
             else:
                 file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
         temporary.replace(path)
-        _sync_folder(path.parent)
+        if durable:
+            _sync_folder(path.parent)
     except OSError as error:
         raise unwritable(path, error, way_out=way_out) from error
     finally:
@@ -152,11 +160,19 @@ def reading(path: Path, *, holds: str) -> Iterator[None]:
     except FewLabelsError:
         raise
     except Exception as error:  # parsers raise errors of any class on damaged bytes
-        reason = (str(error).splitlines() or [""])[0].rstrip(". ")[:REASON_CHARACTERS]
-        raise FileFormatError(
-            f"{path} cannot be read ({type(error).__name__}: {reason}). "
-            f"The file must hold {holds}. Write it or copy it again."
-        ) from error
+        raise unreadable(path, error, holds=holds) from error
+
+
+def unreadable(where: Path | str, error: Exception, *, holds: str) -> FileFormatError:
+    """The error for damaged bytes: where they are, what a parser said, and the way out.
+
+    >>> print(unreadable("a.pkl", EOFError("no data"), holds="labels"))
+    a.pkl cannot be read (EOFError: no data). The file must hold labels. Write it or copy it again.
+    """
+    return FileFormatError(
+        f"{where} cannot be read ({type(error).__name__}: {first_line(error)}). "
+        f"The file must hold {holds}. Write it or copy it again."
+    )
 
 
 def _is_same(one: Path, other: Path) -> bool:
@@ -167,7 +183,7 @@ def _is_same(one: Path, other: Path) -> bool:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Put the new name on the disk too; Windows and some network file systems cannot."""
+    """Flush the new name to the disk too; Windows and some network file systems cannot."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

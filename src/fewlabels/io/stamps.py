@@ -1,10 +1,10 @@
-"""Stamps tell that a file changed without reading it; digests name content."""
+"""Stamps detect a changed file without reading it; digests name content."""
 
 import hashlib
 from pathlib import Path
 from typing import NamedTuple, Self
 
-DIGEST_BYTES = 16  # 128 bits: no two images of one project share a digest by chance
+DIGEST_BYTES = 16  # 128 bits: the probability of two images with one digest is negligible
 
 
 class Stamp(NamedTuple):

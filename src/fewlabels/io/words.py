@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 MOST = 5  # items that a message names before it only counts them
 JOIN = "+"  # between the names of several backbones
+ERROR_CHARACTERS = 160  # of another program's error message that are shown
 
 
 def count(n: int, word: str, plural: str | None = None) -> str:
@@ -40,6 +41,15 @@ def name_rows(rows: Iterable[int], *, most: int = MOST) -> str:
     """
     numbers = [int(row) for row in rows]
     return f"row{'' if len(numbers) == 1 else 's'} {listing(numbers, most=most)}"
+
+
+def first_line(error: BaseException) -> str:
+    r"""The first line of an error's message, at most 160 characters, without a final period.
+
+    >>> first_line(ValueError("bad byte.\nat line 3"))
+    'bad byte'
+    """
+    return (str(error).splitlines() or [""])[0].rstrip(". ")[:ERROR_CHARACTERS]
 
 
 def split_names(text: str) -> list[str]:

@@ -16,7 +16,7 @@ def _tiny(color: int) -> Image.Image:
 
 @pytest.fixture(scope="session")
 def fill() -> Callable[..., None]:
-    """Fills class folders with tiny numbered images: BMP bytes, whatever the suffix, as they are quick to write."""
+    """Fills class folders with tiny numbered images; BMP bytes under any suffix, for speed."""
 
     def fill_folders(
         folders: list[Path], names: Callable[[Path, int], str], *, n_images: int

@@ -196,7 +196,7 @@ def test_checksums_of_mosaics_are_compared(tmp_path, cifar_arrays):
 )
 def test_a_damaged_index_is_named(tmp_path, index):
     (tmp_path / "index.json").write_text(index)
-    with pytest.raises(FileFormatError, match=r"index\.json must give tile, cols, rows"):
+    with pytest.raises(FileFormatError, match=r"index\.json must have tile, cols, rows"):
         read_benchmark("cifar-fs", tmp_path, split="base")
 
 

@@ -45,7 +45,7 @@ def test_a_class_in_two_splits_is_refused(tmp_path, fill):
     read_benchmark("cub", tmp_path, split="base")  # the others are fine
     with pytest.raises(
         FileFormatError,
-        match=r"class '004.* must lie in one split, got a folder in each of base, novel",
+        match=r"class '004.* must be in one split, got a folder in each of base, novel",
     ):
         read_benchmark("cub", tmp_path, split="novel")
 
@@ -61,7 +61,7 @@ def test_missing_and_wrong_folders(cub, tmp_path, fill):
     fill([tmp_path / "other" / "leek"], bird, n_images=1)
     with pytest.raises(
         FileFormatError,
-        match=r"CUB in one of these forms, got none of them: CUB archive \(CUB_200_2011/.*class folders",
+        match=r"CUB in one of these forms, got none: CUB archive \(CUB_200_2011/.*class folders",
     ):
         read_benchmark("cub", tmp_path / "other", split="base")
     with pytest.raises(FileFormatError, match="does not exist"):
@@ -123,7 +123,7 @@ def test_the_list_of_the_archive_decides(archive):
     assert images.problems[:2] == (
         Problem(
             f"images/{CUB.classes['base'][0]}/bird_0.jpg",
-            "images.txt names it, but it is not there",
+            "images.txt names it, but it does not exist",
         ),
         Problem(f"images/{CUB.classes['base'][1]}/bird_1.jpg", "the file is empty"),
     )

@@ -18,7 +18,10 @@ FILES = {"base": "train", "val": "val", "novel": "test"}
 
 @pytest.fixture(scope="module")
 def ilsvrc(tmp_path_factory):
-    """A class of each split of miniImageNet with 1,300 files, numbered with gaps; the other classes are links to the first."""
+    """A class of each split of miniImageNet with 1,300 files, numbered with gaps.
+
+    The other classes are links to the first.
+    """
     root = tmp_path_factory.mktemp("ilsvrc") / "train"
     for split in FILES:
         folder = root / MINI.classes[split][0]
@@ -194,7 +197,7 @@ def test_broken_tiered_pickles_are_named(tmp_path):
     images, labels = tmp_path / "train_images_png.pkl", tmp_path / "train_labels.pkl"
     images.write_bytes(pickle.dumps([png("red")]))
     with pytest.raises(
-        FileFormatError, match=r"train_images_png\.pkl must hold an image for each label, got 1"
+        FileFormatError, match=r"train_images_png\.pkl must hold an image per label, got 1"
     ):
         read_benchmark("tiered-imagenet", tmp_path, split="base")
     images.write_bytes(pickle.dumps({"a": 1}))

@@ -1,4 +1,4 @@
-"""The forms in which benchmarks lie on disk: one file each, tried in this order."""
+"""The forms in which benchmarks are stored: one file each, tried in this order."""
 
 from pathlib import Path
 
@@ -22,20 +22,20 @@ FORMS: dict[str, tuple[type[Form], ...]] = {
 
 
 def look_for_form(folder: Path, benchmark: Benchmark) -> Form | None:
-    """The first form of the benchmark that the folder has, if any."""
+    """The first form of the benchmark that is found in the folder, if any."""
     found = (form.find(folder, benchmark) for form in FORMS[benchmark.name])
     return next((form for form in found if form is not None), None)
 
 
 def find_form(folder: Path, benchmark: Benchmark) -> Form:
-    """The form in which the benchmark lies in the folder."""
+    """The form in which the folder holds the benchmark."""
     if not folder.exists():
-        raise FileFormatError(f"{folder} does not exist. Check the path for a slip of the pen.")
+        raise FileFormatError(f"{folder} does not exist. Check the path for typos.")
     form = look_for_form(folder, benchmark)
     if form is None:
         looked = "; ".join(f"{form.NAME} ({form.WORDS})" for form in FORMS[benchmark.name])
         raise FileFormatError(
-            f"{folder} must hold {benchmark.title} in one of these forms, got none of them: {looked}."
+            f"{folder} must hold {benchmark.title} in one of these forms, got none: {looked}."
         )
     return form
 

@@ -1,4 +1,4 @@
-"""CIFAR-100 as its authors give it away: three pickles in cifar-100-python/, or the .tar.gz that holds them."""
+"""CIFAR-100 as published: three pickles in cifar-100-python/, or the .tar.gz that holds them."""
 
 import tarfile
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fewlabels.data.class_lists import Benchmark
 from fewlabels.data.forms.form import Form
-from fewlabels.data.listing import Entry
+from fewlabels.data.listing import ListedImage
 from fewlabels.data.sources import ArrayRow
 from fewlabels.errors import FileFormatError
 from fewlabels.unpickle import load_plain
@@ -33,7 +33,7 @@ class Part(NamedTuple):
 
 @dataclass(eq=False)
 class CifarArchive(Form):
-    """CIFAR-100's own archive; each class is its train images by file name, then its test images by file name."""
+    """CIFAR-100's archive; each class is its train images, then its test images, by file name."""
 
     NAME: ClassVar[str] = "CIFAR-100 archive"
     WORDS: ClassVar[str] = f"{FOLDER}/ with train, test and meta, or {ARCHIVE}"
@@ -42,7 +42,7 @@ class CifarArchive(Form):
 
     @classmethod
     def find(cls, folder: Path, benchmark: Benchmark) -> Self | None:
-        """The form, if the folder is or holds the unpacked archive, or is or holds the archive itself."""
+        """The form, if the folder is or holds the archive, packed or unpacked."""
         for place in (folder, folder / FOLDER):
             if all((place / part).is_file() for part in (*PARTS, "meta")):
                 return cls(folder, benchmark, place)
@@ -55,15 +55,15 @@ class CifarArchive(Form):
                 return cls(folder, benchmark, place)
         return None
 
-    def entries(self, class_name: str) -> list[Entry]:
-        """The images of a class: train images sorted by file name, then test images sorted by file name."""
+    def list_class(self, class_name: str) -> list[ListedImage]:
+        """The images of a class: train images by file name, then test images by file name."""
         if class_name not in self._class_numbers:
             return []
-        found: list[Entry] = []
+        found: list[ListedImage] = []
         for name, part in self._parts.items():
             rows = np.flatnonzero(part.labels == self._class_numbers[class_name])
             rows = rows[np.argsort(part.file_names[rows], kind="stable")]
-            found += [Entry(f"{name}#{row}", ArrayRow(part.images, int(row))) for row in rows]
+            found += [ListedImage(f"{name}#{row}", ArrayRow(part.images, int(row))) for row in rows]
         return found
 
     @cached_property
@@ -79,7 +79,8 @@ class CifarArchive(Form):
                 }
         except (OSError, EOFError, KeyError, tarfile.TarError) as error:
             raise FileFormatError(
-                f"{self.place} must hold {FOLDER}/train, test and meta, but cannot be read so ({error}). Copy it anew."
+                f"{self.place} must hold {FOLDER}/train, test and meta, "
+                f"but cannot be read ({error}). Copy it again."
             ) from error
 
     def _load(self, name: str) -> Any:
@@ -93,7 +94,7 @@ class CifarArchive(Form):
             }
         except (KeyError, TypeError) as error:
             raise FileFormatError(
-                f"{self.place}: meta must give fine_label_names. It is {HOLDS}; copy it anew."
+                f"{self.place}: meta must have fine_label_names. It is {HOLDS}; copy it again."
             ) from error
 
     @cached_property
@@ -115,12 +116,13 @@ class CifarArchive(Form):
                 part.file_names
             ):
                 raise ValueError(
-                    "data, fine_labels and filenames must be as long as one another, and data uint8"
+                    "data, fine_labels and filenames must have equal lengths, and data be uint8"
                 )
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             if isinstance(error, FileFormatError):
                 raise
             raise FileFormatError(
-                f"{self.place}: {name} must be {HOLDS}, but cannot be read so ({error}). Copy it anew."
+                f"{self.place}: {name} must be {HOLDS}, but cannot be read ({error}). "
+                "Copy it again."
             ) from error
         return part

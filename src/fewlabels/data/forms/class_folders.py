@@ -1,4 +1,4 @@
-"""A folder for each class, or a folder for each split and in it one for each class."""
+"""A folder per class, or a folder per split with a folder per class."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,11 +7,11 @@ from typing import ClassVar, Self
 from fewlabels.data.class_lists import Benchmark
 from fewlabels.data.forms.form import Form
 from fewlabels.data.image_set import Problem
-from fewlabels.data.listing import Entry, list_folders, list_images
+from fewlabels.data.listing import ListedImage, list_folders, list_images
 from fewlabels.errors import FileFormatError
 
 SPLIT_FOLDERS = {"base": "base", "train": "base", "val": "val", "novel": "novel", "test": "novel"}
-PLACES = ("", "images", "data")  # where the class folders may lie below the named folder
+PLACES = ("", "images", "data")  # where the class folders may be below the named folder
 
 
 @dataclass(eq=False)
@@ -20,12 +20,10 @@ class ClassFolders(Form):
 
     NAME: ClassVar[str] = "class folders"
     WORDS: ClassVar[str] = (
-        "a folder for each class, or SPLIT/CLASS with base or train, val, novel or test for SPLIT"
+        "a folder per class, or SPLIT/CLASS with base or train, val, novel or test for SPLIT"
     )
 
-    folders: dict[
-        str, dict[str, Path]
-    ]  # class -> split folder, "" if there is none -> where it lies
+    folders: dict[str, dict[str, Path]]  # class -> split folder or "" -> path
 
     @classmethod
     def find(cls, folder: Path, benchmark: Benchmark) -> Self | None:
@@ -42,13 +40,13 @@ class ClassFolders(Form):
                 return form
         return None
 
-    def entries(self, class_name: str) -> list[Entry]:
+    def list_class(self, class_name: str) -> list[ListedImage]:
         """The images of a class, sorted by name."""
         places = self.folders.get(class_name, {})
         if len(places) > 1:
             raise FileFormatError(
-                f"{self.root}: class '{class_name}' must lie in one split, got a folder in each of {', '.join(sorted(places))}. "
-                "Remove all but one."
+                f"{self.root}: class '{class_name}' must be in one split, "
+                f"got a folder in each of {', '.join(sorted(places))}. Remove all but one."
             )
         return [
             entry
@@ -57,7 +55,7 @@ class ClassFolders(Form):
         ]
 
     def placed(self) -> dict[str, set[str]]:
-        """The class folders, known to the benchmark or not."""
+        """The class folders, of the benchmark or not."""
         return {name: {split for split in places if split} for name, places in self.folders.items()}
 
 

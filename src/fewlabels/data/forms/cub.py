@@ -1,4 +1,4 @@
-"""CUB-200-2011 as its authors give it away: images/ with a folder for each class, and lists beside it."""
+"""CUB-200-2011 as published: images/ with a folder per class, and lists beside it."""
 
 from collections import defaultdict
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from typing import ClassVar, Self
 from fewlabels.data.class_lists import Benchmark
 from fewlabels.data.forms.form import Form
 from fewlabels.data.image_set import Problem
-from fewlabels.data.listing import Entry, list_images, relative_name
+from fewlabels.data.listing import ListedImage, list_images, relative_name
 from fewlabels.errors import FileFormatError
 
 FOLDER = "CUB_200_2011"
@@ -18,7 +18,7 @@ LIST = "images.txt"  # "1 001.Black_footed_Albatross/Black_Footed_Albatross_0046
 
 @dataclass(eq=False)
 class CubArchive(Form):
-    """The unpacked archive; its own list says which images must be there."""
+    """The unpacked archive; its own list names its images."""
 
     NAME: ClassVar[str] = "CUB archive"
     WORDS: ClassVar[str] = f"{FOLDER}/ with images/ and {LIST}"
@@ -33,19 +33,19 @@ class CubArchive(Form):
                 return cls(folder, benchmark, place)
         return None
 
-    def entries(self, class_name: str) -> list[Entry]:
+    def list_class(self, class_name: str) -> list[ListedImage]:
         """The images of a class that the list names, sorted by name."""
         folder = self.place / "images" / class_name
         found = (
             list_images(folder, root=self.root, problems=self.problems) if folder.is_dir() else []
         )
         listed = {relative_name(folder / file, self.root) for file in self._listed[class_name]}
-        passed_over = {problem.name for problem in self.problems}
-        missing = sorted(listed - {entry.name for entry in found} - passed_over)
+        skipped = {problem.name for problem in self.problems}
+        missing = sorted(listed - {image.name for image in found} - skipped)
         self.problems += [
-            Problem(name, f"{LIST} names it, but it is not there") for name in missing
+            Problem(name, f"{LIST} names it, but it does not exist") for name in missing
         ]
-        return [entry for entry in found if entry.name in listed]
+        return [image for image in found if image.name in listed]
 
     @cached_property
     def _listed(self) -> dict[str, list[str]]:
@@ -58,7 +58,8 @@ class CubArchive(Form):
             parts = PurePosixPath(name).parts
             if len(parts) != 2 or ".." in parts or name.startswith("/"):
                 raise FileFormatError(
-                    f"{self.place / LIST}: line {number} must be 'NUMBER CLASS/FILE', got {line!r:.80}. Copy the file anew."
+                    f"{self.place / LIST}: line {number} must be 'NUMBER CLASS/FILE', "
+                    f"got {line!r:.80}. Copy the file again."
                 )
             listed[parts[0]].append(parts[1])
         return listed

@@ -1,4 +1,4 @@
-"""A form is one way in which a benchmark lies on disk."""
+"""Form: one way in which a benchmark is stored on disk."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -8,46 +8,42 @@ from typing import ClassVar, Self
 
 from fewlabels.data.class_lists import Benchmark
 from fewlabels.data.image_set import ALL, Problem
-from fewlabels.data.listing import Entry
+from fewlabels.data.listing import ListedImage
 
-FILE_SPLITS = {
-    "base": "train",
-    "val": "val",
-    "novel": "test",
-}  # the splits as files of the literature call them
+FILE_SPLITS = {"base": "train", "val": "val", "novel": "test"}  # names of splits in file names
 
 
 @dataclass(eq=False)
 class Form(ABC):
-    """A benchmark found in a folder; nothing is decoded, and large files are opened only when asked for their images."""
+    """A benchmark found in a folder; images are not decoded, large files are opened when needed."""
 
     NAME: ClassVar[str]
     WORDS: ClassVar[str]  # what is looked for, for messages and for `fewlabels data list`
 
-    root: Path  # as the user named it; names of images are relative to it
+    root: Path  # as given; names of images are relative to it
     benchmark: Benchmark
-    problems: list[Problem] = field(default_factory=list, init=False)  # what was passed over
+    problems: list[Problem] = field(default_factory=list, init=False)  # what was skipped
 
     @classmethod
     @abstractmethod
     def find(cls, folder: Path, benchmark: Benchmark) -> Self | None:
-        """The form, if the folder has it. Looks at names and small files only."""
+        """The form, if the folder has it. Reads only names and small files."""
 
     @abstractmethod
-    def entries(self, class_name: str) -> list[Entry]:
-        """The images of a class in their order; none where the class is not there."""
+    def list_class(self, class_name: str) -> list[ListedImage]:
+        """The images of a class in order; an empty list if the class is missing."""
 
     def class_names(self, split: str) -> tuple[str, ...]:
-        """The classes of a split as this form calls them."""
+        """The names of the classes of a split in this form."""
         return self.benchmark.classes[split]
 
     def placed(self) -> dict[str, set[str]]:
-        """The classes that lie there, each with the splits in whose folders it lies, for finding out which benchmark a folder is.
+        """The classes found, each with the splits in whose folders it is, to guess the benchmark.
 
-        A form that is known by the names of its files alone claims all classes and no split folders.
+        A form that is recognized by file names alone returns all classes without split folders.
         """
         return {name: set() for name in self.benchmark.split_classes(ALL)}
 
     def verify(self) -> Iterator[Problem]:
-        """Checks of the form's own, beyond decoding every image."""
+        """Checks of this form, besides decoding every image."""
         yield from ()

@@ -1,8 +1,8 @@
-"""miniImageNet and tieredImageNet out of the training images of ILSVRC-2012, and miniImageNet's flat folder of images.
+"""miniImageNet and tieredImageNet from ILSVRC-2012's training images; miniImageNet as one folder.
 
-miniImageNet is 600 images of each of 100 ILSVRC classes. Ravi and Larochelle's lists call an image
-n0153282900000005.jpg, which means: of class n01532829 the fifth image, counted from 1 in the order of
-the numbers in ILSVRC's own file names (n01532829_36.JPEG). Which ones they chose travels with the package.
+miniImageNet is 600 images of each of 100 ILSVRC classes. Ravi and Larochelle's lists have names
+like n0153282900000005.jpg: the fifth image of class n01532829, counted from 1 in the order of the
+numbers in ILSVRC's own file names (n01532829_36.JPEG). The chosen numbers are part of this package.
 """
 
 import base64
@@ -19,24 +19,19 @@ from fewlabels.data import class_lists
 from fewlabels.data.class_lists import Benchmark
 from fewlabels.data.forms.form import Form
 from fewlabels.data.image_set import SPLITS
-from fewlabels.data.listing import Entry, list_folders, list_images, relative_name
+from fewlabels.data.listing import ListedImage, list_folders, list_images, relative_name
 from fewlabels.data.sources import ImageFile
 from fewlabels.errors import FileFormatError
 
 MINI = "mini-imagenet"
 ILSVRC_NAME = re.compile(r"(n\d{8})_(\d+)\.jpe?g", re.IGNORECASE)
-PLACES = (
-    "",
-    "train",
-    "images",
-    "ILSVRC/Data/CLS-LOC/train",
-    "Data/CLS-LOC/train",
-)  # where the class folders may lie
+# Where the class folders may be below the named folder.
+PLACES = ("", "train", "images", "ILSVRC/Data/CLS-LOC/train", "Data/CLS-LOC/train")
 
 
 @cache
 def mini_choice(class_name: str) -> tuple[int, ...]:
-    """Which images of an ILSVRC class are miniImageNet's, counted from 1.
+    """The numbers of the images of an ILSVRC class that are in miniImageNet, counted from 1.
 
     >>> mini_choice("n01532829")[:3], len(mini_choice("n01532829"))
     ((5, 6, 7), 600)
@@ -54,18 +49,18 @@ def _mini_bits() -> dict[str, str]:
 
 @dataclass(eq=False)
 class IlsvrcFolders(Form):
-    """The training folders of ILSVRC-2012, of all its classes or at least of some of each split."""
+    """The training folders of ILSVRC-2012, of all its classes or of some of each split."""
 
     NAME: ClassVar[str] = "ILSVRC folders"
     WORDS: ClassVar[str] = (
-        "the training folders of ILSVRC-2012, n01440764/*.JPEG, without any lists: fewlabels brings them"
+        "the training folders of ILSVRC-2012, n01440764/*.JPEG; no lists of images are needed"
     )
 
     place: Path  # the folder of the class folders
 
     @classmethod
     def find(cls, folder: Path, benchmark: Benchmark) -> Self | None:
-        """The form, if classes of all three splits lie beside one another, with ILSVRC's file names."""
+        """The form, if one folder has classes of all three splits, with ILSVRC's file names."""
         for place in (folder / each for each in PLACES):
             present = [
                 [name for name in benchmark.classes[split] if (place / name).is_dir()]
@@ -78,36 +73,35 @@ class IlsvrcFolders(Form):
         return None
 
     def placed(self) -> dict[str, set[str]]:
-        """The class folders, known to the benchmark or not."""
+        """The class folders, of the benchmark or not."""
         return {path.name: set() for path in list_folders(self.place, root=self.root, problems=[])}
 
-    def entries(self, class_name: str) -> list[Entry]:
-        """The images of a class in the order of their numbers; for miniImageNet only those it chose."""
+    def list_class(self, class_name: str) -> list[ListedImage]:
+        """The images of a class by number; for miniImageNet only those in its lists."""
         folder = self.place / class_name
         if not folder.is_dir():
             return []
         found = list_images(folder, root=self.root, problems=self.problems)
         found.sort(
-            key=lambda entry: [
-                int(number) for number in re.findall(r"\d+", entry.name.rpartition("/")[2])
+            key=lambda image: [
+                int(number) for number in re.findall(r"\d+", image.name.rpartition("/")[2])
             ]
         )
-        if (
-            self.benchmark.name != MINI or len(found) == self.benchmark.per_class
-        ):  # the latter: somebody chose already
+        # A class of exactly 600 images already has miniImageNet's choice.
+        if self.benchmark.name != MINI or len(found) == self.benchmark.per_class:
             return found
         choice = mini_choice(class_name)
         if choice[-1] > len(found):
             raise FileFormatError(
-                f"{folder} must be a complete class of ILSVRC-2012, as miniImageNet takes its image number {choice[-1]}, "
-                f"got {len(found)} images. Unpack the class anew."
+                f"{folder} must be a complete class of ILSVRC-2012, because miniImageNet has its "
+                f"image number {choice[-1]}, got {len(found)} images. Unpack the class again."
             )
         return [found[number - 1] for number in choice]
 
 
 @dataclass(eq=False)
 class FlatImages(Form):
-    """All images of miniImageNet in one folder, by the names of Ravi and Larochelle's lists."""
+    """All images of miniImageNet in one folder, with the names of Ravi and Larochelle's lists."""
 
     NAME: ClassVar[str] = "flat images"
     WORDS: ClassVar[str] = (
@@ -118,7 +112,7 @@ class FlatImages(Form):
 
     @classmethod
     def find(cls, folder: Path, benchmark: Benchmark) -> Self | None:
-        """The form, if the first image of at least one class is there by its listed name."""
+        """The form, if the first image of at least one class exists under its listed name."""
         for place in (folder, folder / "images"):
             if any(
                 (place / _listed_name(name, mini_choice(name)[0])).is_file()
@@ -127,13 +121,13 @@ class FlatImages(Form):
                 return cls(folder, benchmark, place)
         return None
 
-    def entries(self, class_name: str) -> list[Entry]:
-        """The images of a class that are there, in the order of the list."""
+    def list_class(self, class_name: str) -> list[ListedImage]:
+        """The existing images of a class, in the order of the list."""
         paths = (
             self.place / _listed_name(class_name, number) for number in mini_choice(class_name)
         )
         return [
-            Entry(relative_name(path, self.root), ImageFile(path))
+            ListedImage(relative_name(path, self.root), ImageFile(path))
             for path in paths
             if path.is_file()
         ]

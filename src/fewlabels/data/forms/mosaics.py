@@ -1,6 +1,5 @@
-"""One lossless mosaic a class: <split>/<class>.webp, square tiles in rows, described by index.json."""
+"""One lossless mosaic per class: <split>/<class>.webp, square tiles, described by index.json."""
 
-import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,29 +11,30 @@ import numpy as np
 from fewlabels.data.class_lists import Benchmark
 from fewlabels.data.forms.form import Form
 from fewlabels.data.image_set import SPLITS, Problem
-from fewlabels.data.listing import Entry, relative_name
+from fewlabels.data.listing import ListedImage, relative_name
 from fewlabels.data.sources import Tile, decoded_mosaic
 from fewlabels.errors import FileFormatError
+from fewlabels.io.stamps import short_hash
 
 INDEX = "index.json"
-CHECKSUM = "sha256_uint8_"  # how the key of a checksum begins; the shape of the array follows
+CHECKSUM = "sha256_uint8_"  # prefix of the key of a checksum; the shape of the array follows
 
 
 @dataclass(eq=False)
 class Mosaics(Form):
-    """Mosaics of tiles, class by class."""
+    """Mosaics of tiles, one per class."""
 
     NAME: ClassVar[str] = "mosaics"
-    WORDS: ClassVar[str] = f"{INDEX} with a mosaic for each class, SPLIT/CLASS.webp"
+    WORDS: ClassVar[str] = f"{INDEX} with a mosaic per class, SPLIT/CLASS.webp"
 
-    tile: int  # pixels
+    tile: int  # pixels per side
     columns: int
     rows: int
     classes: dict[str, Any]
 
     @classmethod
     def find(cls, folder: Path, benchmark: Benchmark) -> Self | None:
-        """The form, if an index lies there that speaks of tiles."""
+        """The form, if the folder has an index of tiles."""
         index = folder / INDEX
         if not index.is_file():
             return None
@@ -47,12 +47,12 @@ class Mosaics(Form):
                 raise ValueError("sizes must be positive and splits one of " + ", ".join(SPLITS))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise FileFormatError(
-                f"{index} must give tile, cols, rows and the split of each class, but cannot be read so "
-                f"({type(error).__name__}: {error}). Copy it anew."
+                f"{index} must have tile, cols, rows and the split of each class, but cannot be "
+                f"read ({type(error).__name__}: {error}). Copy it again."
             ) from error
         return cls(folder, benchmark, tile, columns, rows, about["classes"])
 
-    def entries(self, class_name: str) -> list[Entry]:
+    def list_class(self, class_name: str) -> list[ListedImage]:
         """The tiles of a class, row by row."""
         path = self._mosaic(class_name)
         if path is None:
@@ -64,31 +64,29 @@ class Mosaics(Form):
             for column in range(self.columns)
         )
         return [
-            Entry(f"{name}#{number}", Tile(path, left, top, self.tile))
+            ListedImage(f"{name}#{number}", Tile(path, left, top, self.tile))
             for number, (top, left) in enumerate(places)
         ]
 
     def placed(self) -> dict[str, set[str]]:
-        """The classes of the index, each in the split it names."""
+        """The classes of the index, each with its split."""
         return {name: {about["split"]} for name, about in self.classes.items()}
 
     def verify(self) -> Iterator[Problem]:
         """Compare each class's pixels with the checksum in the index."""
         for class_name, about in self.classes.items():
-            path, wanted = (
-                self._mosaic(class_name),
-                next((about[key] for key in about if key.startswith(CHECKSUM)), None),
-            )
+            path = self._mosaic(class_name)
+            wanted = next((about[key] for key in about if key.startswith(CHECKSUM)), None)
             if path is None or wanted is None:
                 continue
             try:
-                sheet = decoded_mosaic(path)
-                tiles = sheet.reshape(self.rows, self.tile, self.columns, self.tile, 3).swapaxes(
-                    1, 2
-                )  # (rows, columns, tile, tile, 3)
-            except (FileFormatError, ValueError):  # reading its tiles says so already
+                sheet = decoded_mosaic(path).reshape(
+                    self.rows, self.tile, self.columns, self.tile, 3
+                )
+            except (FileFormatError, ValueError):  # reading its tiles reports it
                 continue
-            if hashlib.sha256(np.ascontiguousarray(tiles).data).hexdigest() != wanted:
+            tiles = np.ascontiguousarray(sheet.swapaxes(1, 2))  # (rows, columns, tile, tile, 3)
+            if short_hash(tiles.data, digits=64) != wanted:
                 yield Problem(
                     relative_name(path, self.root),
                     f"its pixels differ from the checksum in {INDEX}",

@@ -1,4 +1,4 @@
-"""The pickles in which miniImageNet and tieredImageNet went around; nothing that they ask for is run."""
+"""The pickles in which miniImageNet and tieredImageNet are shared; no code in them is run."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fewlabels.data.class_lists import Benchmark
 from fewlabels.data.forms.form import FILE_SPLITS, Form
-from fewlabels.data.listing import Entry
+from fewlabels.data.listing import ListedImage
 from fewlabels.data.sources import ArrayRow, EncodedImage
 from fewlabels.errors import FileFormatError
 from fewlabels.unpickle import load_plain
@@ -25,7 +25,7 @@ def _load(path: Path, *, holds: str) -> Any:
 
 @dataclass(eq=False)
 class MiniPickles(Form):
-    """mini-imagenet-cache-{train,val,test}.pkl: image_data (N, 84, 84, 3) and class_dict, class -> rows."""
+    """mini-imagenet-cache-{train,val,test}.pkl: image_data (N, 84, 84, 3) and class_dict."""
 
     NAME: ClassVar[str] = "cache pickles"
     WORDS: ClassVar[str] = "mini-imagenet-cache-{train,val,test}.pkl"
@@ -35,26 +35,28 @@ class MiniPickles(Form):
 
     @classmethod
     def find(cls, folder: Path, benchmark: Benchmark) -> Self | None:
-        """The form, if the file of at least one split is there."""
+        """The form, if the file of at least one split exists."""
         return (
             cls(folder, benchmark)
             if any((folder / cls._file(split)).is_file() for split in FILE_SPLITS)
             else None
         )
 
-    def entries(self, class_name: str) -> list[Entry]:
+    def list_class(self, class_name: str) -> list[ListedImage]:
         """The images of a class in the order of the file."""
         split = self.benchmark.split_of(class_name)
         cache, file = self._cache(split), self._file(split)
         rows = cache["class_dict"].get(class_name, [])
-        return [Entry(f"{file}#{row}", ArrayRow(cache["image_data"], int(row))) for row in rows]
+        return [
+            ListedImage(f"{file}#{row}", ArrayRow(cache["image_data"], int(row))) for row in rows
+        ]
 
     def _cache(self, split: str) -> dict[str, Any]:
         if split not in self._caches:
             path = self.root / self._file(split)
             content = _load(path, holds=self.HOLDS)
             if not _is_mini_cache(content):
-                raise FileFormatError(f"{path} must hold {self.HOLDS}. Copy it anew.")
+                raise FileFormatError(f"{path} must hold {self.HOLDS}. Copy it again.")
             self._caches[split] = content
         return self._caches[split]
 
@@ -82,7 +84,8 @@ def _is_mini_cache(content: Any) -> bool:
 class TieredPickles(Form):
     """{train,val,test}_images_png.pkl, a list of PNGs, and {train,val,test}_labels.pkl beside it.
 
-    Classes have words for names there ("Yorkshire terrier"), not WordNet ids, so only their number can be checked.
+    Their classes have English names ("Yorkshire terrier"), not WordNet ids, so only the number of
+    classes can be checked.
     """
 
     NAME: ClassVar[str] = "PNG pickles"
@@ -92,7 +95,7 @@ class TieredPickles(Form):
 
     @classmethod
     def find(cls, folder: Path, benchmark: Benchmark) -> Self | None:
-        """The form, if the images of at least one split are there."""
+        """The form, if the images of at least one split exist."""
         return (
             cls(folder, benchmark)
             if any((folder / _images_file(split)).is_file() for split in FILE_SPLITS)
@@ -103,11 +106,12 @@ class TieredPickles(Form):
         """The names in the labels file of the split."""
         if split not in self._labels:
             raise FileFormatError(
-                f"{self.root / _labels_file(split)} does not exist. Copy it there; it came with the images."
+                f"{self.root / _labels_file(split)} does not exist. "
+                "Copy it there; it is published with the images."
             )
         return tuple(self._labels[split])
 
-    def entries(self, class_name: str) -> list[Entry]:
+    def list_class(self, class_name: str) -> list[ListedImage]:
         """The images of a class in the order of the file."""
         split = next(split for split, classes in self._labels.items() if class_name in classes)
         images, file, rows = (
@@ -117,10 +121,11 @@ class TieredPickles(Form):
         )
         if rows.size and rows[-1] >= len(images):
             raise FileFormatError(
-                f"{self.root / file} must hold an image for each label, got {len(images)}. Copy both files anew."
+                f"{self.root / file} must hold an image per label, got {len(images)}. "
+                "Copy both files again."
             )
         return [
-            Entry(f"{file}#{row}", EncodedImage(images[row], f"{self.root / file}#{row}"))
+            ListedImage(f"{file}#{row}", EncodedImage(images[row], f"{self.root / file}#{row}"))
             for row in rows.tolist()
         ]
 
@@ -132,34 +137,29 @@ class TieredPickles(Form):
                 isinstance(each, np.ndarray | bytes) for each in images
             ):
                 raise FileFormatError(
-                    f"{self.root / _images_file(split)} must hold {holds}. Copy it anew."
+                    f"{self.root / _images_file(split)} must hold {holds}. Copy it again."
                 )
             self._lists[split] = images
         return self._lists[split]
 
     @cached_property
     def _labels(self) -> dict[str, dict[str, NDArray[np.int64]]]:
-        """Split -> class -> rows, for the splits whose labels are there."""
+        """Split -> class -> rows, for the splits whose labels exist."""
         words: dict[str, list[str]] = {}
         labels: dict[str, NDArray[np.int64]] = {}
         for split in FILE_SPLITS:
-            path, holds = (
-                self.root / _labels_file(split),
-                "a dict of label_specific (N,) and label_specific_str (names)",
-            )
+            path = self.root / _labels_file(split)
+            holds = "a dict of label_specific (N,) and label_specific_str (names)"
             if not path.is_file():
                 continue
             content = _load(path, holds=holds)
             try:
-                labels[split], words[split] = (
-                    np.asarray(content["label_specific"], np.int64),
-                    [str(word) for word in content["label_specific_str"]],
-                )
+                labels[split] = np.asarray(content["label_specific"], np.int64)
+                words[split] = [str(word) for word in content["label_specific_str"]]
             except (KeyError, TypeError, ValueError) as error:
-                raise FileFormatError(f"{path} must hold {holds}. Copy it anew.") from error
-        times = Counter(
-            word for each in words.values() for word in each
-        )  # "crane" is a bird and a machine
+                raise FileFormatError(f"{path} must hold {holds}. Copy it again.") from error
+        # Some names occur twice: "crane" is a bird and a machine.
+        times = Counter(word for each in words.values() for word in each)
 
         def name(split: str, number: int) -> str:
             word = words[split][number]
