@@ -1,4 +1,4 @@
-"""The features in artifacts/ are what they say: right classes, right counts, plausible accuracies, small enough."""
+"""The features in artifacts/ are what they say: classes, counts, accuracies, sizes of files."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ from fewlabels.data import BENCHMARKS, read_benchmark
 from fewlabels.evaluation.run import evaluate
 from fewlabels.features import FeatureSet
 from fewlabels.features.extraction import extract
-from fewlabels.methods.base import configure
+from fewlabels.methods import configure
 from fewlabels.training.recipe import Recipe
 
 ARTIFACTS = Path(__file__).resolve().parents[1] / "artifacts"
@@ -24,6 +24,7 @@ MOST_BYTES = 60_000_000
 # One-shot PT+MAP on novel classes that the README of artifacts/ states.
 STATED = {
     "cifar-fs/wrn28-10": 89.23,
+    "cifar-fs/wrn28-10-dct": 90.19,
     "cifar-fs/resnet18": 87.50,
     "cifar-fs/resnet12": 87.92,
     "cub/resnet18": 92.98,
@@ -69,9 +70,22 @@ def test_the_stated_accuracy_is_found_again(folder):
     dataset = folder.parts[-2]
     novel = FeatureSet.load(folder / "novel.safetensors")
     [result] = evaluate(
-        novel, [configure("map", n_shot=1, dataset=dataset)], n_episodes=1000, seed=1
+        [configure("map", n_shot=1, dataset=dataset)], novel, n_episodes=1000, seed=1
     )
     assert abs(result.accuracy - STATED["/".join(folder.parts[-2:])]) < 4 * result.ci95 / 1.96
+
+
+def test_two_streams_hold_the_same_images_in_the_same_order():
+    """Images that one stream finds alike, the other does too; in another order they would not."""
+    streams = [
+        FeatureSet.load(ARTIFACTS / "cifar-fs" / name / "novel.safetensors")
+        for name in ("wrn28-10", "wrn28-10-dct")
+    ]
+    for rows in streams[0].class_rows:
+        roots = [np.sqrt(stream.features[rows]) for stream in streams]
+        alike = [each @ each.T / np.outer(*[np.linalg.norm(each, axis=1)] * 2) for each in roots]
+        pairs = np.triu_indices(len(rows), k=1)
+        assert np.corrcoef(alike[0][pairs], alike[1][pairs])[0, 1] > 0.5
 
 
 @pytest.mark.skipif(not IMAGES.is_dir(), reason="needs the images of CIFAR-FS")

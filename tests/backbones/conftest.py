@@ -10,6 +10,7 @@ from fewlabels.backbones import (
     resnet,
     resnet12,
     wrn,
+    wrn_dct,
     wrn_simpleshot,
 )
 from fewlabels.backbones.registry import DROPOUT, IMAGE_SIZE, Architecture
@@ -17,6 +18,7 @@ from fewlabels.backbones.registry import DROPOUT, IMAGE_SIZE, Architecture
 NARROW = (4, 6, 8, 10)
 TINY = {
     "tiny-wrn": Architecture(wrn.build_wrn, {"depth": 16, "width": 2}, DROPOUT, (wrn.S2M2,)),
+    "tiny-wrn-dct": Architecture(wrn_dct.build_wrn_dct, {"depth": 16, "width": 2}, DROPOUT),
     "tiny-wrn-simpleshot": Architecture(
         wrn_simpleshot.build_wrn_simpleshot,
         {"depth": 16, "width": 2},

@@ -1,7 +1,7 @@
-"""Networks of others, written down from their published names: outside oracles for wiring and renaming.
+"""Published networks with the names of their authors: oracles for architectures and renaming.
 
-A `Published` network makes its weights up on the first pass, under the names that its authors use,
-and computes with plain torch functions; nothing of fewlabels takes part.
+A `Published` network makes random weights at the first call, under the names that its authors use,
+and computes with plain torch functions. It uses no code of fewlabels.
 """
 
 import torch

@@ -1,4 +1,4 @@
-"""What every architecture promises: its size, its features, and that nothing but the image decides them."""
+"""Every architecture has its stated size, and its features depend only on the image."""
 
 import numpy as np
 import pytest
@@ -17,6 +17,10 @@ PUBLISHED = {  # name: (parameters, features); counts of others less their class
         36_479_194 - LINEAR_10["wrn28-10"],
         640,
     ),  # with 10 classes, Zagoruyko and Komodakis' 36.5 M
+    "wrn28-10-dct": (  # 24 channels enter the first convolution instead of 3
+        36_479_194 - LINEAR_10["wrn28-10"] + 16 * (24 - 3) * 9,
+        640,
+    ),
     "wrn28-10-simpleshot": (36_479_194 - LINEAR_10["wrn28-10"], 640),  # biases folded away
     "resnet12": (12_424_320, 640),  # Lee et al.'s 12.4 M
     "resnet18": (11_689_512 - 512 * 1000 - 1000, 512),  # torchvision's, with 1000 classes
@@ -32,7 +36,7 @@ PUBLISHED = {  # name: (parameters, features); counts of others less their class
         3_217_226 - LINEAR_10["mobilenet"],
         1024,
     ),  # the usual CIFAR variant, with 10 classes
-    # torchvision's with 1000 classes, whose stem is a 7x7 convolution with batch norm instead of a bare 3x3
+    # torchvision's has 1000 classes and a stem of 7x7 convolution and batch norm, ours a bare 3x3
     "densenet121": (7_978_856 - 1024 * 1000 - 1000 - 64 * (3 * (49 - 9) + 2), 1024),
 }
 
@@ -84,7 +88,14 @@ def test_forward_is_stem_stages_head(tiny):
 
 @pytest.mark.parametrize(
     ("name", "n_stages"),
-    [("wrn28-10", 3), ("resnet12", 4), ("resnet18", 4), ("conv4", 4), ("densenet121", 4)],
+    [
+        ("wrn28-10", 3),
+        ("wrn28-10-dct", 3),
+        ("resnet12", 4),
+        ("resnet18", 4),
+        ("conv4", 4),
+        ("densenet121", 4),
+    ],
 )
 def test_number_of_stages(name, n_stages):
     assert len(build_empty(name, {}).stages) == n_stages
@@ -97,6 +108,7 @@ def test_number_of_stages(name, n_stages):
     name=st.sampled_from(
         [
             "tiny-wrn",
+            "tiny-wrn-dct",
             "tiny-resnet12",
             "tiny-resnet10",
             "tiny-conv4",
@@ -156,7 +168,7 @@ def test_channels_last_and_bfloat16_change_only_the_precision(tiny):
     assert (rough - plain).norm() < bound * plain.norm()
 
 
-@pytest.mark.parametrize("name", ["tiny-wrn", "tiny-resnet12", "tiny-resnet10"])
+@pytest.mark.parametrize("name", ["tiny-wrn", "tiny-wrn-dct", "tiny-resnet12", "tiny-resnet10"])
 def test_one_graph_holds_the_whole_network(name):
     backbone, batch = build_backbone(name, image_size=SIZE), images(4)
     compiled = torch.compile(

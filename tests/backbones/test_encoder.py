@@ -81,7 +81,7 @@ def test_an_unknown_spec_lists_the_choices(spec, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(
         InputError,
-        match=r"encoder must be one of wrn28-10, .*efficientnet-lite0, timm:NAME, hf:ORG/NAME, the path",
+        match=r"must be one of wrn28-10, .*efficientnet-lite0, timm:NAME, hf:ORG/NAME, the path",
     ):
         load_encoder(spec)
 
@@ -118,7 +118,7 @@ def test_a_broken_package_is_not_called_missing(tmp_path, monkeypatch):
     monkeypatch.delitem(sys.modules, "timm", raising=False)
     with pytest.raises(
         InputError,
-        match=r"timm:a needs timm, which is here but broken \(RuntimeError: operator torchvision::nms",
+        match=r"timm:a needs timm, which is installed but broken \(RuntimeError: operator torchvis",
     ):
         load_encoder("timm:a")
 

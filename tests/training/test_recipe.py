@@ -16,7 +16,7 @@ def test_every_recipe_of_the_package_loads_and_survives_a_round_trip(name):
 
 
 def test_the_package_has_the_authors_recipe_a_modern_one_and_simpleshots():
-    assert list_recipes() == ["modern", "s2m2", "simpleshot"]
+    assert list_recipes() == ["dct", "modern", "s2m2", "simpleshot"]
     authors = Recipe.load("s2m2")
     assert [stage.objective for stage in authors.stages] == ["rotation", "mixup+rotation"]
     assert (
@@ -26,6 +26,19 @@ def test_the_package_has_the_authors_recipe_a_modern_one_and_simpleshots():
         authors.dropout,
     ) == ("adam", 1e-3, "constant", 0.5)
     assert [stage.objective for stage in Recipe.load("simpleshot").stages] == ["plain"]
+
+
+def test_the_recipe_for_dct_coefficients_is_the_modern_one_on_larger_images():
+    ours, modern = Recipe.load("dct"), Recipe.load("modern", ["dropout=0.3"])
+    assert [stage.image_size for stage in ours.stages] == [32, 0]
+    same = dataclasses.replace(
+        ours,
+        backbone=modern.backbone,
+        image_size=modern.image_size,
+        stages=modern.stages,
+        keep=modern.keep,
+    )
+    assert same == modern
 
 
 def test_stages_follow_one_another():
@@ -72,11 +85,12 @@ def test_changes_reach_any_depth():
         ("stages.5.epochs=1", "no 'stages.5.epochs'"),
         ("stages=[]", "at least one stage"),
         ("stages.0.objective=guess", "objective must be one of plain, rotation"),
+        ("stages.0.image_size=4", "image_size of a stage must be 0 or at least 8, got 4"),
         ("stages.0.epochs=0", "epochs must be at least 1"),
         ("batch_size=true", "must be of type int, got True"),
         ("n_shards=3", "multiple of n_shards"),
         ("head=big", "head must be one of cosine, linear"),
-        ("augment.crop_area=[0.9, 0.1]", "crop_area must be two shares"),
+        ("augment.crop_area=[0.9, 0.1]", "crop_area must be two fractions"),
         ("augment.crop_area=[0.9]", "must be a list of 2"),
         ("augment.jitter=1", "jitter must be"),
         ("ema=1", "ema must be"),
@@ -94,13 +108,13 @@ def test_wrong_settings_are_named(change, words):
 
 
 def test_an_unknown_recipe_lists_the_known(tmp_path):
-    with pytest.raises(InputError, match="modern, s2m2, simpleshot or a TOML file"):
+    with pytest.raises(InputError, match="dct, modern, s2m2, simpleshot or a TOML file"):
         Recipe.load("moderm")
     broken = tmp_path / "mine.toml"
     broken.write_text("backbone = ")
     with pytest.raises(FileFormatError, match="not TOML"):
         Recipe.load(broken)
     broken.write_text('stages = [{objective = "plain", epochs = 1}]')
-    with pytest.raises(InputError, match="must say backbone"):
+    with pytest.raises(InputError, match="must have 'backbone'"):
         Recipe.load(broken)
     assert tomllib.loads(broken.read_text())

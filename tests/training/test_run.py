@@ -10,6 +10,7 @@ from fewlabels.data import ImageSet
 from fewlabels.errors import InputError
 from fewlabels.features import FeatureSet
 from fewlabels.features.extraction import extract
+from fewlabels.training.embedding import embed
 from fewlabels.training.recipe import Recipe
 from fewlabels.training.run import check_disjoint, decode, train_backbone
 
@@ -60,19 +61,28 @@ def test_a_folder_with_backbone_log_metrics_and_features(sets, recipe, tmp_path)
 
 @pytest.mark.parametrize("views", ["center", "flip", "ten"])
 def test_features_are_those_that_extraction_makes_of_the_checkpoint(sets, recipe, tmp_path, views):
-    """The fast path over a stack in memory and the careful one over files agree up to the 8 bits of the file."""
+    """The file is that of `extract`; features for validation, from pixels in memory, agree."""
+    seen = []
     train_backbone(
-        sets["base"], recipe, output=tmp_path, extract=[sets["novel"]], views=views, device="cpu"
-    )
-    ours = FeatureSet.load(tmp_path / "novel.safetensors").features
-    theirs = extract(
-        sets["novel"],
-        [load_encoder(str(tmp_path / "backbone.safetensors"))],
-        store=None,
+        sets["base"],
+        recipe,
+        output=tmp_path,
+        extract=[sets["novel"]],
         views=views,
-    ).features
-    step = np.sqrt(theirs.max()) / 255  # of a root in 8 bits
-    np.testing.assert_allclose(np.sqrt(ours), np.sqrt(theirs), atol=0.51 * step)
+        device="cpu",
+        on_extraction=seen.append,
+    )
+    assert seen[-1].done == seen[-1].total == len(sets["novel"])
+    encoder = load_encoder(str(tmp_path / "backbone.safetensors"))
+    expected = extract(sets["novel"], [encoder], store=None, views=views)
+    expected.save(tmp_path / "expected.safetensors", encoding="root8")
+    written = (tmp_path / "novel.safetensors").read_bytes()
+    assert written == (tmp_path / "expected.safetensors").read_bytes()
+    size = recipe.image_size
+    pixels = torch.from_numpy(decode(sets["novel"], size=size, crop=size).stack)
+    in_memory = embed(encoder.module, pixels, views=views)
+    largest = expected.features.max()
+    np.testing.assert_allclose(in_memory, expected.features, rtol=0, atol=1e-5 * largest)
 
 
 def test_images_are_kept_larger_than_the_network_where_the_recipe_says_so(recipe, tmp_path):
@@ -100,10 +110,10 @@ def test_bad_requests_are_said_before_any_work(sets, recipe, tmp_path):
         InputError, match="views must be one of center, flip, ten, best, got 'many'"
     ):
         train_backbone(sets["base"], recipe, output=tmp_path, views="many")
-    with pytest.raises(InputError, match="views 'best' are chosen on validation classes"):
+    with pytest.raises(InputError, match="views='best' needs validation classes, got none"):
         train_backbone(sets["base"], recipe, output=tmp_path, views="best")
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match=r"output folder .* cannot be made"):
+    with pytest.raises(InputError, match=r"file cannot be written"):
         train_backbone(sets["base"], recipe, output=tmp_path / "file")
     nameless = dataclasses.replace(sets["base"], labels=np.full(40, -1))
     with pytest.raises(InputError, match="every image of blocks must have a class, got 40 without"):

@@ -7,9 +7,9 @@ from fewlabels.training.recipe import Optimizer
 from fewlabels.training.schedule import epoch_order, learning_rate, shard_streams
 
 
-def rates(settings, n_steps=100, steps_an_epoch=10):
+def rates(settings, n_steps=100, steps_per_epoch=10):
     return [
-        learning_rate(settings, step=step, n_steps=n_steps, steps_an_epoch=steps_an_epoch)
+        learning_rate(settings, step=step, n_steps=n_steps, steps_per_epoch=steps_per_epoch)
         for step in range(n_steps)
     ]
 

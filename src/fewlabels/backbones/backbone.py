@@ -1,4 +1,4 @@
-"""Backbone: the noun that stage 2 hands on, a network from images to non-negative feature vectors."""
+"""Backbone: a network from images to non-negative feature vectors, the result of stage 2."""
 
 from collections.abc import Iterable
 
@@ -6,11 +6,11 @@ from torch import Tensor, nn
 
 
 class Backbone(nn.Module):
-    """A stem, a few stages and a head: images in, the paper's penultimate features out.
+    """A stem, stages and a head, from images to the penultimate features of the paper.
 
-    The head ends in ReLU and an average over all positions, so features are never negative and
-    the power transform of Eq. (1) applies. Whoever needs the tensors in between (manifold mixup
-    does) walks stem, stages and head in this order; nothing else happens in `forward`.
+    The head ends in ReLU and an average over all positions, so features are never negative and the
+    power transform of Eq. (1) applies. `forward` applies stem, stages and head in this order and
+    nothing else; manifold mixup does the same to reach the tensors in between.
     """
 
     def __init__(

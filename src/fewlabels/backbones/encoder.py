@@ -1,13 +1,12 @@
-"""Encoder: a network ready to turn images into features, with the transform its images go through.
+"""Encoder: a network that computes features of images, with the transform of its images.
 
-spec                        what it is
-path of a checkpoint        a backbone that was trained here, or a published one (see checkpoint.py)
-wrn28-10, resnet12, ...     the same, with `weights` as the path: the file must hold this architecture
-efficientnet-lite0          small and pretrained on ImageNet, its weights come by pip
+spec                        encoder
+path of a checkpoint        a backbone trained with fewlabels, or published (checkpoint.py)
+wrn28-10, resnet12, ...     the same; `weights` is the path, the file must hold this architecture
+efficientnet-lite0          small, pretrained on ImageNet, its weights are a pip package
 timm:NAME, hf:ORG/NAME      any vision model of timm or of Hugging Face, with its own transform
 """
 
-import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -21,8 +20,8 @@ from fewlabels.backbones import efficientnet_lite, hf_models, timm_models
 from fewlabels.backbones.checkpoint import load_backbone
 from fewlabels.backbones.registry import BACKBONES
 from fewlabels.errors import InputError, unknown_choice
+from fewlabels.io.stamps import short_hash
 
-DIGEST_DIGITS = 32  # hex digits: 128 bits
 HUBS: dict[str, Callable[[str], tuple[nn.Module, str, int]]] = {
     "timm": timm_models.load_timm,
     "hf": hf_models.load_hf,
@@ -38,11 +37,11 @@ CHOICES = (
 
 @dataclass(frozen=True, eq=False)
 class Encoder:
-    """A network in evaluation mode: transformed images (N, 3, H, W) in, features (N, feature_dim) out."""
+    """A network in evaluation mode, from images (N, 3, H, W) to features (N, feature_dim)."""
 
     name: str
     module: nn.Module
-    transform: str  # one line, as ImageTransform reads it
+    transform: str  # one line, as ImageTransform parses it
     feature_dim: int
     weights_digest: str  # 32 hex digits
 
@@ -54,9 +53,9 @@ def load_encoder(
 
     Args:
         spec: One of the forms above.
-        weights: The checkpoint, where `spec` is the name of an architecture.
+        weights: The checkpoint, if `spec` is the name of an architecture.
         transform: Another transform than the encoder's own. Checkpoints published by others do not
-            tell theirs and are taken to want 84 px: give one for those trained on CIFAR at 32 px.
+            contain theirs; 84 px are assumed. Give one for those trained on CIFAR at 32 px.
     """
     encoder = _find(spec, weights)
     return encoder if transform is None else replace(encoder, transform=transform)
@@ -68,12 +67,14 @@ def _find(spec: str | Path, weights: str | Path | None) -> Encoder:
     if name in BACKBONES:
         if weights is None:
             raise InputError(
-                f"weights must be the path of a checkpoint for {name}, as it has none of its own. Train one or name a file."
+                f"weights must be the path of a checkpoint for {name}, which has no weights of its "
+                "own. Train one or name a file."
             )
         return _from_checkpoint(weights, name)
     if weights is not None:
         raise InputError(
-            f"weights must be left out for {name}, which is not the bare name of an architecture, got {weights}."
+            f"weights must be left out for {name}, which is not the name of an architecture, "
+            f"got {weights}."
         )
     if colon and hub in HUBS:
         return _ready(name, *HUBS[hub](model))
@@ -114,16 +115,17 @@ def _ready(
 
 
 def digest_weights(module: nn.Module, *, architecture: str) -> str:
-    """Thirty-two hex digits that name an architecture and all its weights, for cache keys.
+    """32 hex digits that name an architecture and all its weights, for cache keys.
 
-    The same digits on every device and in every memory format. The architecture takes part because
-    two of them can share their weights: a max pool has none.
+    The digits do not depend on device and memory format. The architecture is included, because two
+    architectures can have the same weights: a max pooling has none.
 
     >>> len(digest_weights(nn.Linear(2, 3), architecture="linear"))
     32
     """
-    digest = hashlib.sha256(architecture.encode())
+    parts: list[bytes | memoryview] = [architecture.encode()]
     for key, tensor in sorted(module.state_dict().items()):
-        digest.update(json.dumps([key, str(tensor.dtype), list(tensor.shape)]).encode())
-        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()[:DIGEST_DIGITS]
+        parts.append(json.dumps([key, str(tensor.dtype), list(tensor.shape)]).encode())
+        plain = tensor.detach().cpu().contiguous().reshape(-1)
+        parts.append(plain.view(torch.uint8).numpy().data)
+    return short_hash(*parts, digits=32)

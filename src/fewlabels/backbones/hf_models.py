@@ -1,4 +1,4 @@
-"""Vision models of Hugging Face by name, with the transform that their image processor prescribes."""
+"""Vision models of Hugging Face by name, with the transform of their image processor."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,32 +14,29 @@ from fewlabels.backbones.hub import (
 )
 from fewlabels.errors import InputError
 
-PILLOW_FILTERS = {
-    1: "lanczos",
-    2: "bilinear",
-    3: "bicubic",
-}  # as numbered in image processors' files
-CONVNEXT_WARPS_FROM = 384  # pixels: ConvNext's processor crops below and squeezes from here on
-LEVIT_MARGIN = 256 / 224  # Levit's processor resizes to this multiple of the size it states
+# Numbers of Pillow's filters in the files of image processors.
+PILLOW_FILTERS = {1: "lanczos", 2: "bilinear", 3: "bicubic"}
+CONVNEXT_WARPS_FROM = (
+    384  # pixels: ConvNext's processor crops below, and makes a square from here on
+)
+LEVIT_MARGIN = 256 / 224  # Levit's processor resizes to this multiple of its stated size
 
 
-class PooledFeatures(nn.Module):
-    """A vision model that gives one vector an image.
+class HuggingFaceFeatures(nn.Module):
+    """A vision model with one vector per image.
 
-    Where a model pools without weights of its own, that vector; otherwise the class token, or the
-    mean over all positions of a convolutional network. A pooling layer with weights is passed over:
-    many checkpoints lack them, and they would be random.
+    If the model pools without weights of its own, its pooled output; otherwise the class token, or
+    the mean over all positions of a convolutional network. A pooling layer with weights is not
+    used: many checkpoints lack these weights, and they would be random.
     """
 
     def __init__(self, model: Any) -> None:
         super().__init__()
-        self.model = getattr(model, "vision_model", model)  # of models for images and text
+        self.model = getattr(model, "vision_model", model)  # part of models for images and text
         pooler = getattr(self.model, "pooler", None)
         self.pools_itself = pooler is None or not list(pooler.parameters())
         if not self.pools_itself:
-            self.model.pooler = (
-                nn.Identity()
-            )  # its weights would change the digest at every loading
+            self.model.pooler = nn.Identity()  # random weights would change the digest
 
     def forward(self, images: Tensor) -> Tensor:
         """(N, 3, H, W) -> (N, D)."""
@@ -55,24 +52,25 @@ def load_hf(name: str) -> tuple[nn.Module, str, int]:
     """The network with pooled features, its transform and its number of features.
 
     Args:
-        name: As the hub spells it, like "facebook/dinov2-small", or a local folder.
+        name: As on the hub, like "facebook/dinov2-small", or a local folder.
     """
     transformers = import_extra(
         "transformers", package="transformers", extra="hf", purpose=f"hf:{name}"
     )
     try:
         config = transformers.AutoImageProcessor.from_pretrained(name).to_dict()
-        module = PooledFeatures(transformers.AutoModel.from_pretrained(name))
-    except Exception as error:  # of transformers, of its downloads and of the files they leave
+        module = HuggingFaceFeatures(transformers.AutoModel.from_pretrained(name))
+    except Exception as error:  # of transformers, of downloads, of damaged files
         raise unreachable(f"hf:{name}", error) from error
     transform, size = translate_hf(config)
     return module, transform, count_features(module, size=size)
 
 
 def translate_hf(config: Mapping[str, Any]) -> tuple[str, int]:
-    """The settings of an image processor as one line, and the side of the images it makes.
+    """The settings of an image processor as one line, and the side of its images in pixels.
 
-    >>> translate_hf({"size": {"shortest_edge": 256}, "do_center_crop": True, "crop_size": {"height": 224, "width": 224}, "resample": 3,
+    >>> translate_hf({"size": {"shortest_edge": 256}, "do_center_crop": True,
+    ...               "crop_size": {"height": 224, "width": 224}, "resample": 3,
     ...               "image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]})
     ('resize(256) | crop(224) | normalize(0.485 0.456 0.406, 0.229 0.224 0.225)', 224)
     """
@@ -82,7 +80,8 @@ def translate_hf(config: Mapping[str, Any]) -> tuple[str, int]:
         or not config.get("do_rescale", True)
     ):
         raise InputError(
-            "hf: the image processor must scale values to [0, 1] and normalize them once, got another rule. Choose another model."
+            "hf: the image processor must scale values to [0, 1] and normalize them once, "
+            "got another rule. Choose another model."
         )
     steps, size = _geometry(config)
     if config.get("do_normalize", True):
@@ -91,7 +90,7 @@ def translate_hf(config: Mapping[str, Any]) -> tuple[str, int]:
 
 
 def _geometry(config: Mapping[str, Any]) -> tuple[list[str], int]:
-    """The steps that resize and crop, and the side that comes out; always a square, so that images fit into one batch."""
+    """The steps that resize and crop, and the side of the resulting square in pixels."""
     resample = PILLOW_FILTERS.get(int(config.get("resample", 3)), "nearest")
     crop = _square_side(config.get("crop_size")) if config.get("do_center_crop") else None
     if side := _square_side(config["size"]):
@@ -101,12 +100,13 @@ def _geometry(config: Mapping[str, Any]) -> tuple[list[str], int]:
     short = config["size"].get("shortest_edge")
     if short is None:
         raise InputError(
-            f"hf: the image processor's size must be a square or a shortest_edge, got {config['size']}. Choose another model."
+            "hf: the size of the image processor must be a square or a shortest_edge, "
+            f"got {config['size']}. Choose another model."
         )
-    crop_share = config.get("crop_pct")
-    if crop_share and crop is None and short >= CONVNEXT_WARPS_FROM:
+    crop_ratio = config.get("crop_pct")
+    if crop_ratio and crop is None and short >= CONVNEXT_WARPS_FROM:
         return [write_resize("square", short, resample)], short
-    resized = int(short / crop_share) if crop_share else short
+    resized = int(short / crop_ratio) if crop_ratio else short
     if str(config.get("image_processor_type", "")).startswith("Levit"):
         resized = int(LEVIT_MARGIN * short)
     crop = crop or short
@@ -114,7 +114,7 @@ def _geometry(config: Mapping[str, Any]) -> tuple[list[str], int]:
 
 
 def _square_side(size: Any) -> int | None:
-    """The side, where both sides are given and equal."""
+    """The side, if both sides are given and equal."""
     if isinstance(size, Mapping):
         height, width = size.get("height"), size.get("width")
         return int(height) if height and height == width else None

@@ -1,4 +1,4 @@
-"""What models from elsewhere have in common: packages that may be missing, transforms to write down, features to count."""
+"""Shared code of timm and Hugging Face models: imports, errors, transforms as text."""
 
 from collections.abc import Sequence
 from importlib import import_module
@@ -8,24 +8,26 @@ import torch
 from torch import nn
 
 from fewlabels.errors import InputError, MissingExtraError, unknown_choice
+from fewlabels.io.words import first_line
 
 FILTERS = ("bicubic", "bilinear", "lanczos")
 
 
 def import_extra(module: str, *, package: str, extra: str, purpose: str) -> Any:
-    """Import an optional package when it is needed; say how to get it where it is missing."""
+    """Import an optional package; if it is missing, the error says how to install it."""
     try:
         return import_module(module)
     except ImportError as error:
         raise MissingExtraError(package, extra=extra, purpose=purpose) from error
-    except Exception as error:  # as when torch and torchvision were built for different machines
+    except Exception as error:  # for example torch and torchvision of different builds
         raise InputError(
-            f"{purpose} needs {package}, which is here but broken ({_reason(error)}). Install it anew."
+            f"{purpose} needs {package}, which is installed but broken ({_reason(error)}). "
+            "Reinstall it."
         ) from error
 
 
 def unreachable(spec: str, error: Exception) -> InputError:
-    """The error for a model that a hub could not give."""
+    """The error for a model that cannot be loaded from a hub."""
     return InputError(
         f"{spec} cannot be loaded ({_reason(error)}). "
         "Check its name; its weights must be in the local cache or the network must be reachable."
@@ -33,7 +35,7 @@ def unreachable(spec: str, error: Exception) -> InputError:
 
 
 def write_resize(step: str, size: int, interpolation: str) -> str:
-    """A step that resizes; bicubic goes without saying.
+    """A step that resizes; bicubic is the default and is not written.
 
     >>> write_resize("resize", 256, "bicubic"), write_resize("square", 224, "bilinear")
     ('resize(256)', 'square(224, bilinear)')
@@ -54,10 +56,10 @@ def write_normalize(mean: Sequence[float], std: Sequence[float]) -> str:
 
 
 def count_features(module: nn.Module, *, size: int) -> int:
-    """How many features the module makes of an image, by trying: configurations may count before the last layers."""
+    """The number of features per image, by a trial: some configurations state another number."""
     with torch.inference_mode():
         return int(module.eval()(torch.zeros(1, 3, size, size)).shape[1])
 
 
 def _reason(error: Exception) -> str:
-    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0].rstrip('. ')[:160]}"
+    return f"{type(error).__name__}: {first_line(error)}"

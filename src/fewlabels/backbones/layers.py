@@ -1,4 +1,4 @@
-"""The three layers that all architectures share, and how their weights begin."""
+"""Layers that all architectures share, and the initialization of weights."""
 
 from torch import Tensor, nn
 
@@ -6,7 +6,7 @@ from torch import Tensor, nn
 def convolution(
     n_in: int, n_out: int, kernel: int, *, stride: int = 1, groups: int = 1
 ) -> nn.Conv2d:
-    """A convolution that keeps the image size at stride 1; without bias, as a batch norm follows."""
+    """A convolution that keeps the image size at stride 1; a batch norm follows, so no bias."""
     return nn.Conv2d(
         n_in, n_out, kernel, stride=stride, padding=kernel // 2, groups=groups, bias=False
     )
@@ -16,19 +16,19 @@ class GlobalAveragePool(nn.Module):
     """Means over all positions, (N, C, H, W) -> (N, C), for any H and W."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Average H and W away."""
+        """Average over H and W."""
         return x.mean(dim=(2, 3))
 
 
 def initialize(network: nn.Module, *, slope: float = 0.0) -> None:
-    """Kaiming-normal convolutions (fan out), batch norms at one and zero, in place.
+    """Initialize in place: convolutions as He et al. 2015 (normal, fan out), batch norms at 1, 0.
 
     Args:
-        network: Whose layers to fill.
-        slope: Of the leaky ReLUs behind the convolutions; 0 is a plain ReLU.
+        network: The network.
+        slope: Of the leaky ReLUs after the convolutions; 0 is a plain ReLU.
     """
     if any(weight.is_meta for weight in network.parameters()):
-        return  # nothing to fill, and torch would load its compiler to do nothing
+        return  # there is no memory to fill, and torch would import its compiler
     for layer in network.modules():
         if isinstance(layer, nn.Conv2d):
             nn.init.kaiming_normal_(

@@ -1,6 +1,6 @@
-"""How others name the weights of an architecture, and what their images went through.
+"""Layout: names of the weights in files of other projects, and the transform of their images.
 
-Each architecture's file has the layouts of its published weights beside it; `checkpoint` tries them.
+The file of each architecture has the layouts of its published weights; `published` tries them.
 """
 
 import re
@@ -9,17 +9,13 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-WRAPPERS = re.compile(r"^(?:module\.|feature\.)+")  # of DataParallel, and of S2M2's rotation stage
-CLASSIFIERS = re.compile(
-    r"^(?:linear|fc|classifier|logits|rotate\w*)\."
-)  # heads: features end before them
+WRAPPERS = re.compile(r"^(?:module\.|feature\.)+")  # of DataParallel and S2M2's rotation stage
+CLASSIFIERS = re.compile(r"^(?:linear|fc|classifier|logits|rotate\w*)\.")  # not part of a backbone
 S2M2_CONTAINER, SIMPLESHOT_CONTAINER = "state", "state_dict"
-IMAGENET = (
-    "normalize(0.485 0.456 0.406, 0.229 0.224 0.225)"  # mean and deviation of ImageNet's colors
-)
-S2M2_TRANSFORM = (
-    f"square(96, bilinear) | crop(84) | {IMAGENET}"  # 96 = int(1.15 x 84); at 32 px it is 36 and 32
-)
+# Means and standard deviations of the colors of ImageNet.
+IMAGENET = "normalize(0.485 0.456 0.406, 0.229 0.224 0.225)"
+# 96 = int(1.15 x 84); S2M2's code has 36 and 32 for images of 32 px.
+S2M2_TRANSFORM = f"square(96, bilinear) | crop(84) | {IMAGENET}"
 SIMPLESHOT_TRANSFORM = f"resize(84, bilinear) | crop(84) | {IMAGENET}"
 
 State = dict[str, Tensor]
@@ -29,17 +25,16 @@ State = dict[str, Tensor]
 class Layout:
     """One published form of an architecture's weights.
 
-    >>> Layout("S2M2", (("^conv1[.]", "stem."),), S2M2_TRANSFORM, "state").translate({"module.conv1.weight": 1, "module.linear.bias": 2})
+    >>> layout = Layout("S2M2", (("^conv1[.]", "stem."),), S2M2_TRANSFORM, "state")
+    >>> layout.translate({"module.conv1.weight": 1, "module.linear.bias": 2})
     {'stem.weight': 1}
     """
 
     source: str
-    renames: tuple[
-        tuple[str, str], ...
-    ]  # a regular expression and what it becomes, applied in order
+    renames: tuple[tuple[str, str], ...]  # regular expression and replacement, applied in order
     transform: str
     container: str  # the entry of the file that holds the weights
-    adapt: Callable[[State], State] = dict  # where names alone do not tell, on our names
+    adapt: Callable[[State], State] = dict  # changes of values, after renaming
 
     def translate(self, state: Mapping[str, Tensor]) -> State:
         """The weights under our names, without wrappers and classifiers."""
@@ -51,10 +46,7 @@ class Layout:
         }
         try:
             return self.adapt(dict(renamed))
-        except (
-            KeyError,
-            RuntimeError,
-        ):  # weights of another architecture: whoever compares names and shapes will say so
+        except (KeyError, RuntimeError):  # weights of another architecture: `published` reports it
             return renamed
 
     def _rename(self, name: str) -> str:
@@ -64,10 +56,10 @@ class Layout:
 
 
 def stage_renames(foreign: str, n_stages: int) -> tuple[tuple[str, str], ...]:
-    """Renames of stages that others count from 1: "layer{}" makes layer1. -> stages.0. and so on."""
+    """Renames of stages that others count from 1: for "layer{}", layer1. -> stages.0. and so on."""
     return tuple((rf"^{foreign.format(i + 1)}\.", f"stages.{i}.") for i in range(n_stages))
 
 
 def fold_bias(state: State, bias: Tensor, *, norm: str) -> None:
-    """Let the batch norm `norm` expect inputs without `bias`, in place: a shift of its input and of its mean cancel out."""
+    """Remove `bias` from the input of the batch norm `norm`, in place, by shifting its mean."""
     state[f"{norm}.running_mean"] = state[f"{norm}.running_mean"] - bias

@@ -1,7 +1,7 @@
-"""MobileNet v1 (Howard et al., 2017) as SimpleShot uses it: 1024 features, 3.2 M parameters.
+"""MobileNet v1 (Howard et al. 2017) of SimpleShot: 1024 features, 3.2 M parameters.
 
-The stem keeps the resolution instead of halving it, which suits images of 84 px; the 13 blocks are
-the usual ones. A stage is all blocks of one resolution.
+The stem keeps the resolution instead of halving it, for images of 84 px. The 13 blocks are those of
+the paper. A stage is all blocks of one resolution.
 """
 
 from collections.abc import Sequence
@@ -16,8 +16,8 @@ STEM_CHANNELS = 32
 STAGES = ((64, 1), (128, 2), (256, 2), (512, 6), (1024, 2))  # channels and number of blocks
 
 
-class Block(nn.Module):
-    """A 3x3 convolution of each channel alone, then a 1x1 convolution across them, each with BN and ReLU."""
+class SeparableBlock(nn.Module):
+    """A 3x3 convolution per channel, then a 1x1 convolution, each with BN and ReLU."""
 
     def __init__(self, n_in: int, n_out: int, *, stride: int) -> None:
         super().__init__()
@@ -45,9 +45,11 @@ def build_mobilenet(
     """
     n_in, groups = stem_channels, []
     for i, (n_out, n_blocks) in enumerate(stages):
-        first = Block(n_in, n_out, stride=2 if i else 1)
+        first = SeparableBlock(n_in, n_out, stride=2 if i else 1)
         groups.append(
-            nn.Sequential(first, *(Block(n_out, n_out, stride=1) for _ in range(n_blocks - 1)))
+            nn.Sequential(
+                first, *(SeparableBlock(n_out, n_out, stride=1) for _ in range(n_blocks - 1))
+            )
         )
         n_in = n_out
     stem = nn.Sequential(
@@ -59,7 +61,7 @@ def build_mobilenet(
 
 
 def _block_renames() -> tuple[tuple[str, str], ...]:
-    """SimpleShot counts the blocks through, ours start anew in each stage."""
+    """SimpleShot counts blocks over all stages, ours start at 0 in each stage."""
     places = [
         (stage, block) for stage, (_, n_blocks) in enumerate(STAGES) for block in range(n_blocks)
     ]

@@ -1,6 +1,6 @@
-"""Checkpoints that others published: the paper's authors', S2M2's and SimpleShot's.
+"""Published checkpoints: of the paper's authors, of S2M2 and of SimpleShot.
 
-They are pickles, and are opened with `weights_only=True`: nothing that they ask for is run.
+They are pickles and are opened with `weights_only=True`: no code in them is run.
 """
 
 import pickle
@@ -22,22 +22,20 @@ from fewlabels.backbones.saved import (
 from fewlabels.errors import FileFormatError
 
 CONTAINERS = (S2M2_CONTAINER, SIMPLESHOT_CONTAINER)
-COUNTER = (
-    "num_batches_tracked"  # of batch norms: old files lack it, and features do not depend on it
-)
+COUNTER = "num_batches_tracked"  # of batch norms: old files lack it, features do not depend on it
 
 
 def read_published(path: Path, *, name: str | None) -> SavedBackbone:
-    """Read a checkpoint of others as the first architecture and layout that fit it.
+    """Read a published checkpoint as the first architecture and layout that fit it.
 
     Args:
         path: A .tar, .pth or .pth.tar file.
-        name: The architecture that it must be of; left out, all are tried.
+        name: The architecture that it must hold; by default all are tried.
     """
     state, container = _open_pickle(path)
     misfits: list[tuple[list[str], str]] = []
     for candidate in BACKBONES if name is None else [name]:
-        # Names may be the same in two layouts; the container then tells whose transform it is.
+        # Two layouts can have the same names; then the container decides which transform is right.
         for layout in sorted(
             BACKBONES[candidate].layouts, key=lambda layout: layout.container != container
         ):
@@ -58,22 +56,24 @@ def read_published(path: Path, *, name: str | None) -> SavedBackbone:
             misfits.append((differences, f"{candidate} of {layout.source}"))
     if not misfits:
         raise FileFormatError(
-            f"{path} must be a safetensors file for {name}, of which no weights by others are known. Use save_backbone."
+            f"{path} must be a safetensors file for {name}, of which no published weights are "
+            "known. Use save_backbone."
         )
     differences, closest = min(misfits, key=lambda misfit: len(misfit[0]))
     raise FileFormatError(
-        f"{path} must be a checkpoint of {name or 'a known backbone'}; compared with {closest}, {name_differences(differences)}. "
-        "Name the right file or the right backbone."
+        f"{path} must be a checkpoint of {name or 'a known backbone'}; compared with {closest}, "
+        f"{name_differences(differences)}. Name the right file or the right backbone."
     )
 
 
 def _open_pickle(path: Path) -> tuple[Mapping[str, Tensor], str | None]:
-    """The weights by name, and the entry of the file that holds them where it is not the file itself."""
+    """The weights by name, and the entry of the file that holds them; None for the file itself."""
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:  # torch's own text tells how to load it all the same
+    except pickle.UnpicklingError as error:  # torch's message suggests an unsafe way to load it
         raise FileFormatError(
-            f"{path} must hold only tensors and plain data, got other objects or damaged bytes. Copy it anew, or save its state_dict alone."
+            f"{path} must hold only tensors and plain data, got other objects or damaged bytes. "
+            "Copy it again, or save only its state_dict."
         ) from error
     container = next(
         (key for key in CONTAINERS if isinstance(content, dict) and key in content), None
@@ -85,6 +85,7 @@ def _open_pickle(path: Path) -> tuple[Mapping[str, Tensor], str | None]:
         or not all(isinstance(value, Tensor) for value in content.values())
     ):
         raise FileFormatError(
-            f"{path} must hold tensors by name, at the top or under {' or '.join(CONTAINERS)}. Save the state_dict anew."
+            f"{path} must hold tensors by name, at the top or under {' or '.join(CONTAINERS)}. "
+            "Save the state_dict again."
         )
     return content, container

@@ -1,25 +1,34 @@
-"""Backbones by name: a dict that refuses duplicates and lists its choices when asked for an unknown name."""
+"""Backbones by name: a dict that refuses duplicates and lists its choices for unknown names."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import torch
 
-from fewlabels.backbones import conv4, densenet, mobilenet, resnet, resnet12, wrn, wrn_simpleshot
+from fewlabels.backbones import (
+    conv4,
+    densenet,
+    mobilenet,
+    resnet,
+    resnet12,
+    wrn,
+    wrn_dct,
+    wrn_simpleshot,
+)
 from fewlabels.backbones.backbone import Backbone
 from fewlabels.backbones.layout import Layout
 from fewlabels.errors import InputError, unknown_choice
 
-SMALLEST_IMAGE = 16  # pixels: four halvings leave one position
+SMALLEST_IMAGE = 16  # pixels per side: after four halvings, one position is left
 
 
 class Architecture(NamedTuple):
-    """How a backbone is built: the function, its fixed arguments, and which of the free ones it takes."""
+    """The function that builds a backbone, its fixed arguments, and the free ones it takes."""
 
     build: Callable[..., Backbone]
     fixed: Mapping[str, Any] = {}
     takes: frozenset[str] = frozenset()  # of "dropout" and "image_size"
-    layouts: tuple[Layout, ...] = ()  # of weights published by others
+    layouts: tuple[Layout, ...] = ()  # of published weights
 
 
 class Registry(dict[str, Architecture]):
@@ -55,6 +64,7 @@ BACKBONES["conv4-flat"] = Architecture(
     conv4.build_conv4_flat, takes=IMAGE_SIZE, layouts=(conv4.SIMPLESHOT,)
 )
 BACKBONES["mobilenet"] = Architecture(mobilenet.build_mobilenet, layouts=(mobilenet.SIMPLESHOT,))
+BACKBONES["wrn28-10-dct"] = Architecture(wrn_dct.build_wrn_dct, takes=DROPOUT)
 BACKBONES["wrn28-10-simpleshot"] = Architecture(
     wrn_simpleshot.build_wrn_simpleshot, takes=DROPOUT, layouts=(wrn_simpleshot.SIMPLESHOT,)
 )
@@ -64,28 +74,30 @@ BACKBONES["densenet121"] = Architecture(densenet.build_densenet, layouts=(densen
 def build_backbone(
     name: str, *, dropout: float = 0.0, image_size: int = 84, seed: int = 0
 ) -> Backbone:
-    """A backbone with fresh weights, in training mode.
+    """A backbone with random weights, in training mode.
 
     Args:
         name: One of `BACKBONES`.
-        dropout: Share of values dropped inside the blocks; 0 for architectures that have no dropout.
-        image_size: Side of the images in pixels; picks the stem of resnet10 and resnet18.
-        seed: Of the weights. Torch's own generator is left as it was.
+        dropout: Probability of dropout inside the blocks; 0 for architectures without dropout.
+        image_size: Side of the images in pixels; decides the stem of resnet10 and resnet18.
+        seed: Of the weights. Torch's global generator is not changed.
 
     >>> build_backbone("conv4", image_size=32).feature_dim
     64
     """
     architecture = BACKBONES[name]
     if not 0 <= dropout < 1:
-        raise InputError(f"dropout must be from 0 up to, not including, 1, got {dropout}.")
+        raise InputError(f"dropout must be at least 0 and below 1, got {dropout}.")
     if dropout and "dropout" not in architecture.takes:
         having = ", ".join(other for other in BACKBONES if "dropout" in BACKBONES[other].takes)
         raise InputError(
-            f"dropout must be 0 for {name}, which has none, got {dropout}. Those with dropout: {having}."
+            f"dropout must be 0 for {name}, which has none, got {dropout}. "
+            f"Backbones with dropout: {having}."
         )
     if image_size < SMALLEST_IMAGE:
         raise InputError(
-            f"image_size must be at least {SMALLEST_IMAGE} pixels, got {image_size}. Enlarge the images."
+            f"image_size must be at least {SMALLEST_IMAGE} pixels, got {image_size}. "
+            "Enlarge the images."
         )
     free = {"dropout": dropout, "image_size": image_size}
     with torch.random.fork_rng(devices=[]):

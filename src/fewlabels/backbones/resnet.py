@@ -1,12 +1,14 @@
-"""ResNet10 and ResNet18 (He et al., "Deep residual learning", 2016): 512 features, 4.9 and 11.2 M parameters.
+"""ResNet10 and ResNet18 (He et al., "Deep residual learning", 2016): 512 features.
 
-The residual blocks are the usual ones, 64-128-256-512 channels. The stem decides at which resolution
-they work:
+4.9 and 11.2 M parameters. The residual blocks are those of the paper, with 64-128-256-512 channels.
+The stem decides the resolution of the blocks:
 
-    3x3, stride 1                    images up to 40 px (CIFAR); at any size under the names resnet10-3x3
-                                     and resnet18-3x3, as the paper's authors and SimpleShot do at 84 px
-    7x7, stride 2                    images up to 159 px: a quarter of the work, one level finer than ImageNet's
-    7x7, stride 2, then max pool 2   from 160 px on, as for ImageNet
+    3x3, stride 1                images up to 40 px (CIFAR); for any size under the names
+                                 resnet10-3x3 and resnet18-3x3, as the paper's authors and
+                                 SimpleShot do at 84 px
+    7x7, stride 2                images up to 159 px: a quarter of the work, and twice the
+                                 resolution of the ImageNet stem
+    7x7, stride 2, max pool 2    from 160 px on, as for ImageNet
 """
 
 from collections.abc import Sequence
@@ -27,8 +29,8 @@ from fewlabels.backbones.layout import (
 
 CHANNELS = (64, 128, 256, 512)
 STRIDES = (1, 2, 2, 2)
-SMALL_IMAGE = 40  # pixels; up to here the stem keeps the resolution
-LARGE_IMAGE = 160  # pixels; from here on the stem divides it by four
+SMALL_IMAGE = 40  # pixels: up to this size the stem keeps the resolution
+LARGE_IMAGE = 160  # pixels: from this size on the stem divides it by four
 
 _RENAMES = (
     ("^conv1[.]", "stem.0."),
@@ -47,8 +49,8 @@ SIMPLESHOT = Layout(
 )
 
 
-class Block(nn.Module):
-    """conv - BN - ReLU - conv - BN, plus the input (through a 1x1 convolution where shapes differ), then ReLU."""
+class ResidualBlock(nn.Module):
+    """conv - BN - ReLU - conv - BN, plus the input or a 1x1 convolution of it, then ReLU."""
 
     def __init__(self, n_in: int, n_out: int, *, stride: int) -> None:
         super().__init__()
@@ -74,7 +76,7 @@ def build_resnet(*, n_blocks: int, image_size: int, channels: Sequence[int] = CH
 
     Args:
         n_blocks: 1 for ResNet10, 2 for ResNet18.
-        image_size: Side of the images in pixels; picks the stem.
+        image_size: Side of the images in pixels; decides the stem.
         channels: Of the stages.
 
     >>> build_resnet(n_blocks=1, image_size=32, channels=(4, 6, 8, 10)).feature_dim
@@ -82,8 +84,8 @@ def build_resnet(*, n_blocks: int, image_size: int, channels: Sequence[int] = CH
     """
     stages = [
         nn.Sequential(
-            Block(n_in, n_out, stride=stride),
-            *(Block(n_out, n_out, stride=1) for _ in range(n_blocks - 1)),
+            ResidualBlock(n_in, n_out, stride=stride),
+            *(ResidualBlock(n_out, n_out, stride=1) for _ in range(n_blocks - 1)),
         )
         for (n_in, n_out), stride in zip(pairwise((channels[0], *channels)), STRIDES, strict=True)
     ]

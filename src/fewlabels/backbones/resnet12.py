@@ -1,9 +1,9 @@
-"""ResNet12 of the few-shot literature (Lee et al., "Meta-learning with differentiable convex optimization", 2019).
+"""ResNet12 (Lee et al., "Meta-learning with differentiable convex optimization", 2019).
 
-Four blocks of three convolutions, 64-160-320-640 channels, 640 features, 12.4 M parameters. Inside,
-activations are LeakyReLU(0.1); such features could be negative, and the power transform of Eq. (1)
-has no value there. So the last block ends in a plain ReLU, the only difference. Plain dropout stands
-at the end of each block where others use DropBlock.
+Four blocks of three convolutions, 64-160-320-640 channels, 640 features, 12.4 M parameters. There
+are two differences. The power transform of Eq. (1) needs features that are not negative, so the
+last block ends in a plain ReLU instead of LeakyReLU(0.1). Each block ends in plain dropout instead
+of DropBlock.
 """
 
 from itertools import pairwise
@@ -17,8 +17,8 @@ CHANNELS = (64, 160, 320, 640)
 SLOPE = 0.1  # of the leaky ReLU
 
 
-class Block(nn.Module):
-    """Three 3x3 convolutions beside a 1x1 shortcut, activation, then max-pooling to half the size."""
+class ResNet12Block(nn.Module):
+    """Three 3x3 convolutions plus a 1x1 shortcut, activation, then max pooling to half the size."""
 
     def __init__(self, n_in: int, n_out: int, *, dropout: float, last: bool) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class Block(nn.Module):
 
 
 def build_resnet12(*, channels: tuple[int, ...] = CHANNELS, dropout: float = 0.0) -> Backbone:
-    """ResNet12; its stages are the four blocks, and the stem does nothing.
+    """ResNet12; its stages are the four blocks, its stem is the identity.
 
     >>> build_resnet12(channels=(4, 6, 8, 10)).feature_dim
     10
@@ -50,7 +50,7 @@ def build_resnet12(*, channels: tuple[int, ...] = CHANNELS, dropout: float = 0.0
     backbone = Backbone(
         stem=nn.Identity(),
         stages=[
-            Block(n_in, n_out, dropout=dropout, last=i == last)
+            ResNet12Block(n_in, n_out, dropout=dropout, last=i == last)
             for i, (n_in, n_out) in enumerate(pairwise((3, *channels)))
         ],
         head=GlobalAveragePool(),

@@ -1,4 +1,4 @@
-"""SavedBackbone: a backbone that came from a file, and how weights are compared with an architecture."""
+"""SavedBackbone: a backbone from a file; comparison of weights with an architecture."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,23 +10,22 @@ from torch import Tensor
 from fewlabels.backbones.backbone import Backbone
 from fewlabels.backbones.layout import State
 from fewlabels.backbones.registry import build_backbone
-
-N_SHOWN = 3  # differences named in a message
+from fewlabels.io.words import listing
 
 
 @dataclass(frozen=True, eq=False)
 class SavedBackbone:
-    """A backbone from a file, with what the file says about it."""
+    """A backbone from a file, with the data of the file's header."""
 
     backbone: Backbone
     name: str
     options: dict[str, Any]  # of build_backbone
-    transform: str  # what its images must go through, as one line
+    transform: str  # of its images, as one line
     provenance: dict[str, str]
 
 
 def build_empty(name: str, options: Mapping[str, Any]) -> Backbone:
-    """The architecture without memory for its weights: only their names and shapes."""
+    """The architecture without memory for its weights: only names and shapes."""
     with torch.device("meta"):
         return build_backbone(name, **options)
 
@@ -39,9 +38,10 @@ def build_filled(name: str, options: Mapping[str, Any], state: State) -> Backbon
 
 
 def find_differences(expected: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> list[str]:
-    """What keeps `found` from fitting, in words; nothing if all names and shapes agree.
+    """Differences in names and shapes of weights, as texts; an empty list if all agree.
 
-    >>> find_differences({"a": torch.zeros(2, 3), "b": torch.zeros(())}, {"a": torch.zeros(4, 3), "c": torch.zeros(5)})
+    >>> expected = {"a": torch.zeros(2, 3), "b": torch.zeros(())}
+    >>> find_differences(expected, {"a": torch.zeros(4, 3), "c": torch.zeros(5)})
     ['a is 4x3 instead of 2x3', 'b (a number) is missing', 'c (5) is not expected']
     """
     shared = [key for key in expected if key in found and expected[key].shape != found[key].shape]
@@ -61,11 +61,8 @@ def find_differences(expected: Mapping[str, Tensor], found: Mapping[str, Tensor]
 
 
 def name_differences(differences: list[str]) -> str:
-    """The first few differences and how many more there are."""
-    more = (
-        f" and {len(differences) - N_SHOWN} more differences" if len(differences) > N_SHOWN else ""
-    )
-    return "; ".join(differences[:N_SHOWN]) + more
+    """The first three differences and the number of the others."""
+    return listing(differences, most=3, separator="; ")
 
 
 def _shape(tensor: Tensor) -> str:

@@ -1,4 +1,4 @@
-"""Models of timm (PyTorch Image Models) by name, with the transform that their configuration prescribes."""
+"""Models of timm (PyTorch Image Models) by name, with the transform of their configuration."""
 
 import math
 from collections.abc import Mapping
@@ -15,20 +15,20 @@ from fewlabels.backbones.hub import (
 )
 from fewlabels.errors import InputError, unknown_choice
 
-CROP_MODES = ("center", "squash")  # timm's "border" pads, which has no step here
+CROP_MODES = ("center", "squash")  # timm's third mode, "border", pads; transforms cannot
 
 
 def load_timm(name: str) -> tuple[nn.Module, str, int]:
     """The network without its classifier, its transform and its number of features.
 
     Args:
-        name: As timm spells it, like "resnet18.a1_in1k".
+        name: As in timm, like "resnet18.a1_in1k".
     """
     timm = import_extra("timm", package="timm", extra="timm", purpose=f"timm:{name}")
     try:
         module = timm.create_model(name, pretrained=True, num_classes=0)
         config = timm.data.resolve_model_data_config(module)
-    except Exception as error:  # of timm, of its downloads and of the files they leave
+    except Exception as error:  # of timm, of downloads, of damaged files
         raise unreachable(f"timm:{name}", error) from error
     return module, translate_timm(config), count_features(module, size=config["input_size"][-1])
 
@@ -36,14 +36,16 @@ def load_timm(name: str) -> tuple[nn.Module, str, int]:
 def translate_timm(config: Mapping[str, Any]) -> str:
     """The data configuration of a timm model as one line.
 
-    >>> translate_timm({"input_size": (3, 224, 224), "interpolation": "bicubic", "crop_pct": 0.875, "crop_mode": "center",
+    >>> translate_timm({"input_size": (3, 224, 224), "interpolation": "bicubic",
+    ...                 "crop_pct": 0.875, "crop_mode": "center",
     ...                 "mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)})
     'resize(256) | crop(224) | normalize(0.485 0.456 0.406, 0.229 0.224 0.225)'
     """
     channels, height, width = config["input_size"]
     if channels != 3 or height != width:
         raise InputError(
-            f"timm: input_size must be three channels of a square, got {tuple(config['input_size'])}. Choose another model."
+            "timm: input_size must be three channels of a square, "
+            f"got {tuple(config['input_size'])}. Choose another model."
         )
     mode = config.get("crop_mode") or "center"
     if mode not in CROP_MODES:

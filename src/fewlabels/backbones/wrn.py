@@ -1,8 +1,8 @@
-"""Wide residual network, the paper's main backbone.
+"""Wide residual network, the paper's main backbone: 640 features, 36.5 M parameters.
 
-S. Zagoruyko and N. Komodakis, "Wide residual networks", 2016, in the form that S2M2 and the
-paper's authors train: WRN-28-10, 640 features, 36.5 M parameters, the same network at every image
-size (the stem keeps the resolution: at 84 px this is slow, and what the published numbers rest on).
+S. Zagoruyko and N. Komodakis, "Wide residual networks", 2016, as S2M2 and the paper's authors train
+it: WRN-28-10, the same network for every image size. The stem keeps the resolution, which is slow
+at 84 px, but the published numbers are from this network.
 """
 
 from collections.abc import Callable
@@ -15,10 +15,8 @@ from fewlabels.backbones.layers import GlobalAveragePool, convolution, initializ
 from fewlabels.backbones.layout import S2M2_CONTAINER, S2M2_TRANSFORM, Layout, stage_renames
 
 STEM_CHANNELS = 16
-CONVOLUTIONS_OUTSIDE_BLOCKS = (
-    4  # the stem and three shortcuts, by the authors' way of counting depth
-)
-CONVOLUTIONS_A_LEVEL = 6  # three groups of blocks with two convolutions each
+CONVOLUTIONS_OUTSIDE_BLOCKS = 4  # the stem and three shortcuts, as the authors count depth
+CONVOLUTIONS_PER_LEVEL = 6  # three groups of blocks with two convolutions each
 STRIDES = (1, 2, 2)
 S2M2 = Layout(
     source="S2M2 and the authors",
@@ -33,11 +31,11 @@ S2M2 = Layout(
 )
 
 
-class Block(nn.Module):
+class WideBlock(nn.Module):
     """BN - ReLU - conv - BN - ReLU - dropout - conv, plus the input.
 
-    Where the number of channels changes, the shortcut is a 1x1 convolution of the activated input,
-    elsewhere the input itself.
+    If the number of channels changes, the shortcut is a 1x1 convolution of the activated input,
+    otherwise the input itself.
     """
 
     def __init__(self, n_in: int, n_out: int, *, stride: int, dropout: float) -> None:
@@ -62,20 +60,20 @@ def build_wrn(
     depth: int = 28,
     width: int = 10,
     dropout: float = 0.0,
-    block: Callable[..., nn.Module] = Block,
+    block: Callable[..., nn.Module] = WideBlock,
 ) -> Backbone:
     """WRN-`depth`-`width`; its stages are the three groups of blocks.
 
     Args:
-        depth: Number of convolutions one after another, 6 n + 4.
-        width: Channels as a multiple of the thin network's 16-32-64.
-        dropout: Share of values dropped between the convolutions of a block.
-        block: What the groups consist of; SimpleShot's differs.
+        depth: Number of consecutive convolutions, 6 n + 4.
+        width: Channels as a multiple of 16-32-64.
+        dropout: Probability of dropout between the convolutions of a block.
+        block: The class of the blocks; SimpleShot has another.
 
     >>> build_wrn(depth=10, width=1).feature_dim
     64
     """
-    n_blocks = (depth - CONVOLUTIONS_OUTSIDE_BLOCKS) // CONVOLUTIONS_A_LEVEL
+    n_blocks = (depth - CONVOLUTIONS_OUTSIDE_BLOCKS) // CONVOLUTIONS_PER_LEVEL
     channels = (STEM_CHANNELS, 16 * width, 32 * width, 64 * width)
     stages = [
         nn.Sequential(

@@ -1,9 +1,9 @@
-"""SimpleShot's WRN-28-10 (Wang et al., 2019; the paper's Table 7): as wide and as deep, wired differently.
+"""SimpleShot's WRN-28-10 (Wang et al. 2019; the paper's Table 7), with other blocks than wrn.py.
 
 The second convolution of a block has the stride, not the first, and every shortcut starts from the
-raw input. Its published convolutions have biases. Every one of them only shifts what a batch norm
-centers again, so the same network without biases gives the same features: `_fold_biases` moves
-them into the running means.
+raw input. Its published convolutions have biases. A batch norm removes the shift of each bias, so a
+network without biases gives the same features: `_fold_biases` moves the biases into the running
+means.
 """
 
 from torch import Tensor, nn
@@ -23,7 +23,7 @@ from fewlabels.backbones.wrn import build_wrn
 N_STAGES = 3
 
 
-class Block(nn.Module):
+class SimpleShotBlock(nn.Module):
     """BN - ReLU - conv - dropout - BN - ReLU - conv, plus the input or a 1x1 convolution of it."""
 
     def __init__(self, n_in: int, n_out: int, *, stride: int, dropout: float) -> None:
@@ -46,19 +46,19 @@ class Block(nn.Module):
 
 
 def build_wrn_simpleshot(*, depth: int = 28, width: int = 10, dropout: float = 0.0) -> Backbone:
-    """WRN-`depth`-`width` as SimpleShot wires it.
+    """WRN-`depth`-`width` with SimpleShot's blocks.
 
     >>> build_wrn_simpleshot(depth=10, width=1).feature_dim
     64
     """
-    return build_wrn(depth=depth, width=width, dropout=dropout, block=Block)
+    return build_wrn(depth=depth, width=width, dropout=dropout, block=SimpleShotBlock)
 
 
 def _fold_biases(state: State) -> State:
-    """Move all biases into the means of the batch norms behind them.
+    """Move all biases into the means of the batch norms after them.
 
-    Between blocks no batch norm stands in the way, so shifts add up along the shortcuts: each block
-    passes on the shift of its input, through the 1x1 convolution where there is one.
+    There is no batch norm between blocks, so shifts add up along the shortcuts: the shift of a
+    block's input is part of the shift of its output, after the 1x1 convolution if there is one.
     """
     shift = state.pop("stem.bias")  # of the input of the next block, (C,)
     blocks = [

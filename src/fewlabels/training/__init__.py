@@ -1,1 +1,1 @@
-"""Stage 2': how a backbone is made on the base classes, images in, checkpoint out."""
+"""Training of a backbone on the base classes, from images to a checkpoint."""

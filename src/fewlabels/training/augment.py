@@ -1,4 +1,4 @@
-"""Augmentation of whole batches on the device where the images live: crops, colors, mirror images."""
+"""Augmentation of whole batches on the device of the images: crops, colors, mirror images."""
 
 import math
 
@@ -17,7 +17,7 @@ def to_float(images: Tensor) -> Tensor:
 
 
 def normalize(images: Tensor) -> Tensor:
-    """Values in [0, 1] to about zero mean and unit spread, channel by channel, (N, 3, H, W) -> the same."""
+    """Subtract the means and divide by the standard deviations of the channels, (N, 3, H, W)."""
     means, stds = (
         torch.tensor(values, device=images.device).view(1, 3, 1, 1) for values in (MEANS, STDS)
     )
@@ -25,9 +25,9 @@ def normalize(images: Tensor) -> Tensor:
 
 
 def augment(images: Tensor, settings: Augment, *, size: int, generator: Generator) -> Tensor:
-    """Varied copies, (N, H, W, 3) uint8 -> (N, 3, size, size) float32, normalized.
+    """Augmented and normalized copies, (N, H, W, 3) uint8 -> (N, 3, size, size) float32.
 
-    An image's variation depends on the generator and on its place in the batch alone.
+    The augmentation of an image depends only on the generator and on its place in the batch.
     """
     varied = crop_resized(to_float(images), settings, size=size, generator=generator)
     if settings.jitter:
@@ -36,10 +36,11 @@ def augment(images: Tensor, settings: Augment, *, size: int, generator: Generato
 
 
 def crop_resized(images: Tensor, settings: Augment, *, size: int, generator: Generator) -> Tensor:
-    """A random part of each image, mirrored half of the time, brought to one size, (N, 3, H, W) -> (N, 3, size, size).
+    """Random crops, mirrored with probability 1/2, (N, 3, H, W) -> (N, 3, size, size).
 
-    Area and aspect ratio are drawn as settings say, a part that would stick out is cut to the image; bilinear,
-    without low-pass filter, so store images at no more than about twice `size`.
+    Area and aspect ratio are drawn as in `settings`; a crop larger than the image is cut to it.
+    Interpolation is bilinear without a low-pass filter, so store images at no more than about twice
+    `size`.
     """
     n, device = images.shape[0], images.device
     area, aspect, left, top, mirror = torch.rand(5, n, device=device, generator=generator)
@@ -47,11 +48,10 @@ def crop_resized(images: Tensor, settings: Augment, *, size: int, generator: Gen
     narrow, broad = (math.log(bound) for bound in settings.crop_aspect)
     area = low + (high - low) * area
     aspect = torch.exp(narrow + (broad - narrow) * aspect)
-    width, height = (
-        (area * aspect).sqrt().clamp(max=1),
-        (area / aspect).sqrt().clamp(max=1),
-    )  # shares of the image's sides
-    # grid_sample counts from -1 to 1: a centered part of width w is w * grid, and may move by 1 - w to either side.
+    # As fractions of the image's sides.
+    width, height = (area * aspect).sqrt().clamp(max=1), (area / aspect).sqrt().clamp(max=1)
+    # Coordinates of grid_sample are from -1 to 1: a centered crop of width w is w * grid, and can
+    # move by 1 - w to either side.
     theta = torch.zeros(n, 2, 3, device=device)
     theta[:, 0, 0] = width * torch.where(mirror < 0.5, -1.0, 1.0) if settings.flip else width
     theta[:, 1, 1] = height
@@ -64,25 +64,21 @@ def crop_resized(images: Tensor, settings: Augment, *, size: int, generator: Gen
 
 
 def jitter_colors(images: Tensor, strength: float, *, generator: Generator) -> Tensor:
-    """Brightness, contrast and saturation times a factor in 1 ± strength each, in this order, (N, 3, H, W) in [0, 1] -> the same."""
-    factors = (
-        1
-        - strength
-        + 2
-        * strength
-        * torch.rand(3, images.shape[0], 1, 1, 1, device=images.device, generator=generator)
-    )
-    brightness, contrast, saturation = factors
+    """Scale brightness, contrast and saturation, in this order, of values in [0, 1], (N, 3, H, W).
+
+    Each factor is uniform in 1 ± strength.
+    """
+    uniform = torch.rand(3, images.shape[0], 1, 1, 1, device=images.device, generator=generator)
+    brightness, contrast, saturation = 1 - strength + 2 * strength * uniform
     weights = torch.tensor(GREY, device=images.device).view(1, 3, 1, 1)
     varied = (images * brightness).clamp(0, 1)
-    mean_grey = (
-        (varied * weights).sum(dim=1, keepdim=True).mean(dim=(2, 3), keepdim=True)
-    )  # (N, 1, 1, 1)
+    grey = (varied * weights).sum(dim=1, keepdim=True)  # (N, 1, H, W)
+    mean_grey = grey.mean(dim=(2, 3), keepdim=True)  # (N, 1, 1, 1)
     varied = torch.lerp(mean_grey.expand_as(varied), varied, contrast.expand_as(varied)).clamp(0, 1)
     grey = (varied * weights).sum(dim=1, keepdim=True)  # (N, 1, H, W)
     return torch.lerp(grey.expand_as(varied), varied, saturation.expand_as(varied)).clamp(0, 1)
 
 
 def rotate(images: Tensor) -> Tensor:
-    """All images by 0, 90, 180 and 270 degrees, one rotation after the other, (N, 3, S, S) -> (4 N, 3, S, S)."""
+    """All images by 0, then by 90, 180 and 270 degrees, (N, 3, S, S) -> (4 N, 3, S, S)."""
     return torch.cat([torch.rot90(images, turns, dims=(2, 3)) for turns in range(4)])

@@ -1,4 +1,4 @@
-"""Features of a stack of images that lives on the device, the fast way: what validation during training needs."""
+"""Features of images that are already on the device, for validation during training."""
 
 import numpy as np
 import torch
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from fewlabels.features.views import VIEWS
 from fewlabels.training.augment import normalize, to_float
 
-BATCH = 512  # rows a forward pass; changes nothing but the time
+BATCH = 512  # images per forward pass; changes only the time
 
 
 @torch.inference_mode()
@@ -20,7 +20,7 @@ def embed(
     Args:
         backbone: In eval mode.
         stack: On the backbone's device.
-        views: Which views of an image to average over, one of `fewlabels.features.views.VIEWS`.
+        views: The views of an image to average over, one of `fewlabels.features.views.VIEWS`.
         bf16: Compute convolutions in bfloat16.
     """
     done = []

@@ -1,11 +1,13 @@
-"""What is learned: the class, the rotation, and classes of mixed images (S2M2_R; Mangla et al., WACV 2020).
+"""Losses: classes, rotations, and classes of mixed images (S2M2_R; Mangla et al., WACV 2020).
 
     plain            CE(class)
-    rotation         ½ CE(class) + ½ CE(rotation), every image in its four rotations
-    mixup+rotation   w CE(class) + (1 - w) CE(class of the partner) on images mixed at a random depth,
-                     plus ½ CE(class) + ½ CE(rotation) on a quarter of them in four rotations, not mixed
+    rotation         ½ CE(class) + ½ CE(rotation), every image in four rotations
+    mixup+rotation   w CE(class) + (1 - w) CE(class of the partner) on images mixed at a random
+                     depth (manifold mixup, Verma et al. 2019), plus ½ CE(class) + ½ CE(rotation) on
+                     a quarter of the images in four rotations, not mixed
 
-Mixed and rotated rows go through the network together: one pass, one set of normalization statistics.
+CE is the cross-entropy. Mixed and rotated rows are one batch of the network, with common
+normalization statistics.
 """
 
 from typing import NamedTuple
@@ -23,7 +25,7 @@ MIXING_DEPTHS = 4  # the input and the outputs of the first three stages
 
 
 class CosineHead(nn.Module):
-    """Logits = scale × cosine between feature and class vector, the scale learned, one for all classes."""
+    """Logits = scale × cosine of feature and class vector, with one learned scale."""
 
     def __init__(self, feature_dim: int, n_classes: int, *, scale: float) -> None:
         super().__init__()
@@ -36,7 +38,10 @@ class CosineHead(nn.Module):
 
 
 class Mixing(NamedTuple):
-    """Row i becomes weight × itself + (1 - weight) × its partner, at the given depth; rows from n_mixed on stay."""
+    """Row i becomes weight × row i + (1 - weight) × its partner, at the given depth.
+
+    Rows from len(partners) on are not changed.
+    """
 
     partners: Tensor  # (n_mixed,) row numbers
     weight: float
@@ -50,7 +55,7 @@ class Mixing(NamedTuple):
 
 
 class Learner(nn.Module):
-    """A backbone and its heads: images to class logits and, where a stage asks for them, rotation logits."""
+    """A backbone with a class head and, if a stage needs it, a rotation head."""
 
     def __init__(self, backbone: Backbone, *, n_classes: int, recipe: Recipe) -> None:
         super().__init__()
@@ -67,7 +72,10 @@ class Learner(nn.Module):
     def forward(
         self, images: Tensor, mixing: Mixing | None, n_rotated: int
     ) -> tuple[Tensor, Tensor | None]:
-        """Class logits of all rows and rotation logits of the last n_rotated, (N, 3, S, S) -> (N, classes), (n_rotated, 4)."""
+        """Class and rotation logits, (N, 3, S, S) -> (N, classes) and (n_rotated, 4).
+
+        Rotation logits are of the last n_rotated rows.
+        """
         rows = images if mixing is None or mixing.depth != 0 else mixing(images)
         rows = self.backbone.stem(rows)
         for depth, stage in enumerate(self.backbone.stages, start=1):
@@ -92,7 +100,7 @@ def compute_loss(
     recipe: Recipe,
     rng: np.random.Generator,
 ) -> tuple[Tensor, int]:
-    """Loss of one shard of a batch, and how many rows went through the network.
+    """The loss of one shard of a batch, and its number of rows, rotated ones included.
 
     Args:
         model: A Learner, or one wrapped for several processes.
@@ -100,7 +108,7 @@ def compute_loss(
         labels: (B,) class numbers.
         objective: One of `OBJECTIVES`.
         recipe: Settings of mixing and rotation.
-        rng: Draws mixing weight, depth and partners.
+        rng: For mixing weight, depth and partners.
     """
     if objective == "plain":
         logits, _ = model(images, None, 0)

@@ -1,4 +1,4 @@
-"""One training in several processes (torchrun): who I am, and what all of us average."""
+"""One training in several processes (torchrun): ranks, devices, averages."""
 
 import os
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from fewlabels.errors import InputError
 
 
 class Processes(NamedTuple):
-    """The processes of this training: which one this is, of how many, on which device."""
+    """This process: its rank, the number of processes, its device."""
 
     rank: int
     world: int
@@ -23,20 +23,21 @@ class Processes(NamedTuple):
 
     @property
     def first(self) -> bool:
-        """Whether this process writes files and talks."""
+        """Whether this process writes files and messages."""
         return self.rank == 0
 
     def shards(self, n_shards: int) -> range:
-        """The shards of each batch that fall to this process."""
+        """The shards of each batch that this process computes."""
         if n_shards % self.world:
             raise InputError(
-                f"n_shards must be a multiple of the {self.world} processes, got {n_shards}. Give --set n_shards={self.world}."
+                f"n_shards must be a multiple of the number of processes, {self.world}, "
+                f"got {n_shards}. Set n_shards={self.world} in the recipe."
             )
         each = n_shards // self.world
         return range(self.rank * each, (self.rank + 1) * each)
 
     def wrap(self, model: nn.Module) -> nn.Module:
-        """The model, averaging gradients over the processes where there are several."""
+        """The model; with several processes, gradients are averaged over them."""
         if self.world == 1:
             return model
         return DistributedDataParallel(
@@ -53,17 +54,17 @@ class Processes(NamedTuple):
         return float(total) / self.world
 
     def wait(self) -> None:
-        """Until all processes are here."""
+        """Wait until all processes have called it."""
         if self.world > 1:
             dist.barrier()
 
 
 @contextmanager
 def join_processes(device: str) -> Iterator[Processes]:
-    """Join the processes that torchrun started, or be alone.
+    """Join the processes that torchrun started; without torchrun, this is the only one.
 
     Args:
-        device: "auto", "cpu", "cuda" or "mps"; with several processes each takes the GPU of its local rank.
+        device: "auto", "cpu", "cuda" or "mps"; each process uses the GPU of its local rank.
     """
     kind = choose_device(device)
     world = int(os.environ.get("WORLD_SIZE", "1"))

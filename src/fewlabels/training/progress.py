@@ -1,4 +1,4 @@
-"""What a training tells while it runs: a line an epoch, and TensorBoard's curves where they are asked for."""
+"""Messages of a training: one line per epoch, and TensorBoard logs if requested."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,10 +11,11 @@ CURVES = ("loss", "lr", "images_per_second", "val_1shot", "val_5shot")
 
 
 def describe_epoch(report: Report) -> str:
-    """One line of a report.
+    """A report in one line.
 
     >>> rates = {"lr": 0.1, "loss": 2.5, "images_per_second": 11234.5, "seconds": 75}
-    >>> describe_epoch({"epoch": 5, "n_epochs": 90, "objective": "plain", **rates, "val_1shot": 70.25, "val_5shot": 81.0})
+    >>> accuracies = {"val_1shot": 70.25, "val_5shot": 81.0}
+    >>> describe_epoch({"epoch": 5, "n_epochs": 90, "objective": "plain", **rates, **accuracies})
     'epoch  5/90  plain  loss 2.500  lr 0.1000  11,234 images/s  1:15  val PT+MAP 70.2 / 81.0'
     """
     width = len(str(report["n_epochs"]))
@@ -38,7 +39,7 @@ def describe_epoch(report: Report) -> str:
 def reporting(
     output: Path, say: Callable[[str], object], *, tensorboard: bool
 ) -> Iterator[Callable[[Report], None]]:
-    """A function to call with each epoch's report."""
+    """A function to call with the report of each epoch."""
     if not tensorboard:
 
         def say_epoch(report: Report) -> None:
@@ -50,7 +51,7 @@ def reporting(
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         raise MissingExtraError(
-            "tensorboard", extra="tensorboard", purpose="--tensorboard"
+            "tensorboard", extra="tensorboard", purpose="Writing TensorBoard logs"
         ) from None
     with SummaryWriter(str(output / "tensorboard")) as writer:
 

@@ -1,7 +1,8 @@
-"""A recipe: everything that decides how a backbone is trained, as one TOML file.
+"""Recipe: all settings of a training, as one TOML file.
 
-The recipes that come with the package are `modern` (SGD, cosine schedule, bf16: minutes on one GPU), `s2m2` (the authors':
-Adam, two stages of hundreds of epochs) and `simpleshot` (plain cross-entropy). Each file's header gives its command, time and result.
+The package has the recipes `modern` (SGD, cosine schedule, bf16: minutes on one GPU), `s2m2` (that
+of S2M2's authors: Adam, two stages of hundreds of epochs) and `simpleshot` (plain cross-entropy).
+The header of each file gives its command, time and result.
 """
 
 import dataclasses
@@ -21,19 +22,26 @@ SCHEDULES = ("cosine", "constant", "steps")
 PRECISIONS = ("float32", "bf16")
 KEPT = ("best", "last")
 N_ROTATIONS = 4
-# Of ImageNet's training images, as most published backbones use; values in [0, 1].
+SMALLEST_CROP = 8  # pixels
+# Of the colors of ImageNet's training images in [0, 1], as most published backbones use them.
 MEANS = (0.485, 0.456, 0.406)
 STDS = (0.229, 0.224, 0.225)
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A stretch of training with one objective."""
+    """Some epochs of training with one objective."""
 
     objective: str
     epochs: int
+    image_size: int = 0  # side of the crops; 0 means the recipe's. Smaller ones make epochs cheap
 
     def __post_init__(self) -> None:
+        if self.image_size and self.image_size < SMALLEST_CROP:
+            raise InputError(
+                f"image_size of a stage must be 0 or at least {SMALLEST_CROP}, "
+                f"got {self.image_size}."
+            )
         if self.objective not in OBJECTIVES:
             raise unknown_choice("objective", self.objective, OBJECTIVES)
         if self.epochs < 1:
@@ -42,9 +50,9 @@ class Stage:
 
 @dataclass(frozen=True)
 class Augment:
-    """How an image is varied: a random part of it, its colors, its mirror image."""
+    """Settings of augmentation: random crops, colors, mirror images."""
 
-    crop_area: tuple[float, float] = (0.25, 1.0)  # share of the image that a random crop keeps
+    crop_area: tuple[float, float] = (0.25, 1.0)  # area of a random crop over that of the image
     crop_aspect: tuple[float, float] = (3 / 4, 4 / 3)  # width over height
     jitter: float = 0.4  # brightness, contrast and saturation change by a factor of 1 ± jitter
     flip: bool = True
@@ -53,11 +61,13 @@ class Augment:
         low, high = self.crop_area
         if not 0 < low <= high <= 1:
             raise InputError(
-                f"crop_area must be two shares of the image, 0 < low <= high <= 1, got {list(self.crop_area)}."
+                "crop_area must be two fractions of the image, 0 < low <= high <= 1, "
+                f"got {list(self.crop_area)}."
             )
         if not 0 < self.crop_aspect[0] <= self.crop_aspect[1]:
             raise InputError(
-                f"crop_aspect must be two positive numbers, low <= high, got {list(self.crop_aspect)}."
+                "crop_aspect must be two positive numbers, low <= high, "
+                f"got {list(self.crop_aspect)}."
             )
         if not 0 <= self.jitter < 1:
             raise InputError(f"jitter must be from 0 to below 1, got {self.jitter}.")
@@ -65,20 +75,18 @@ class Augment:
 
 @dataclass(frozen=True)
 class Optimizer:
-    """How the weights move."""
+    """Settings of the optimizer and of its learning rate."""
 
     name: str = "sgd"
     lr: float = 0.1
     momentum: float = 0.9
     weight_decay: float = 5e-4
-    decay_norms: bool = True  # whether weight decay acts on normalization scales and biases too
+    decay_norms: bool = True  # whether weight decay also applies to normalization scales and biases
     schedule: str = "cosine"
-    lowest_lr: float = 0.0  # where the cosine schedule ends
+    lowest_lr: float = 0.0  # the last rate of the cosine schedule
     warmup_epochs: float = 2.0
-    milestones: tuple[
-        float, ...
-    ] = ()  # schedule "steps": where the rate falls to a tenth, as shares of the training
-    clip_norm: float = 0.0  # largest gradient norm; 0 leaves gradients alone
+    milestones: tuple[float, ...] = ()  # "steps": rate / 10 at these fractions of the training
+    clip_norm: float = 0.0  # largest gradient norm; 0 for no clipping
 
     def __post_init__(self) -> None:
         for what, value, choices in (
@@ -99,7 +107,7 @@ class Optimizer:
 
 @dataclass(frozen=True)
 class Recipe:
-    """All settings of a training; see the TOML files beside this one.
+    """All settings of a training; see the TOML files in recipes/.
 
     >>> Recipe.load("modern").stages[-1].objective
     'mixup+rotation'
@@ -108,20 +116,18 @@ class Recipe:
     backbone: str
     stages: tuple[Stage, ...]
     image_size: int = 32
-    stored_size: int = (
-        0  # short side at which images are kept before cropping to image_size; 0 means image_size
-    )
-    batch_size: int = 256  # different images a step; objectives with rotations see more rows
-    n_shards: int = (
-        1  # parts of a batch with normalization statistics of their own; at least one a process
-    )
+    stored_size: int = 0  # short side before cropping to image_size, in pixels; 0 for image_size
+    batch_size: int = 256  # different images per step; objectives with rotations have more rows
+    n_shards: int = 1  # parts of a batch with separate normalization statistics; >= 1 per process
     dropout: float = 0.0
     head: str = "cosine"
-    head_scale: float = 10.0  # first value of the cosine head's learned scale
+    head_scale: float = 10.0  # initial value of the cosine head's learned scale
     mixup_alpha: float = 2.0  # mixing weight ~ Beta(alpha, alpha)
-    rotated_share: float = 0.25  # of the batch, also seen in four rotations under mixup+rotation
-    ema: float = 0.0  # decay of the weights' running average a step; 0 keeps none
-    keep: str = "best"  # which weights are kept: those that validated best (the last where nothing is validated), or the last
+    rotated_share: float = 0.25  # fraction of the batch in four rotations under mixup+rotation
+    ema: float = 0.0  # decay per step of the running average of the weights; 0 for no average
+    keep: str = (
+        "best"  # the weights with the best validation (without validation, the last), "last"
+    )
     precision: str = "bf16"
     compile: bool = True
     seed: int = 0
@@ -138,15 +144,17 @@ class Recipe:
         ):
             if value not in choices:
                 raise unknown_choice(what, value, choices)
-        if self.image_size < 8:
-            raise InputError(f"image_size must be at least 8, got {self.image_size}.")
+        if self.image_size < SMALLEST_CROP:
+            raise InputError(f"image_size must be at least {SMALLEST_CROP}, got {self.image_size}.")
         if self.stored_size and self.stored_size < self.image_size:
             raise InputError(
-                f"stored_size must be 0 or at least image_size = {self.image_size}, got {self.stored_size}."
+                f"stored_size must be 0 or at least image_size = {self.image_size}, "
+                f"got {self.stored_size}."
             )
         if self.batch_size < 2 or self.n_shards < 1 or self.batch_size % self.n_shards:
             raise InputError(
-                f"batch_size must be at least 2 and a multiple of n_shards, got batch_size {self.batch_size} and n_shards {self.n_shards}."
+                "batch_size must be at least 2 and a multiple of n_shards, "
+                f"got batch_size {self.batch_size} and n_shards {self.n_shards}."
             )
         if not 0 <= self.ema < 1:
             raise InputError(f"ema must be from 0 to below 1, got {self.ema}.")
@@ -159,22 +167,22 @@ class Recipe:
 
     @property
     def storage_size(self) -> int:
-        """Short side of the images that crops are taken from."""
+        """Short side in pixels of the images before cropping."""
         return self.stored_size or self.image_size
 
     @property
     def transform(self) -> str:
-        """How an image reaches the finished network, as text for `fewlabels.data.transforms`."""
+        """The transform of the trained network, as text for `fewlabels.data.transforms`."""
         means, stds = (" ".join(map(str, values)) for values in (MEANS, STDS))
         return f"resize({self.storage_size}) | crop({self.image_size}) | normalize({means}, {stds})"
 
     @property
     def n_epochs(self) -> int:
-        """Of all stages together."""
+        """The epochs of all stages."""
         return sum(stage.epochs for stage in self.stages)
 
     def stage_of(self, epoch: int) -> Stage:
-        """The stage that epoch number `epoch`, from 0, belongs to."""
+        """The stage of epoch number `epoch`, counted from 0."""
         for stage in self.stages:
             if epoch < stage.epochs:
                 return stage
@@ -193,7 +201,12 @@ class Recipe:
 
     @classmethod
     def load(cls, recipe: str | Path, changes: Sequence[str] = ()) -> Self:
-        """A recipe of the package by name, or of a file, with changes such as "optimizer.lr=0.05" or "stages.0.epochs=10"."""
+        """A recipe of the package by name, or of a file, with changes of single settings.
+
+        Args:
+            recipe: A name of `list_recipes`, or the path of a TOML file.
+            changes: Such as "optimizer.lr=0.05" or "stages.0.epochs=10".
+        """
         values = _read(recipe)
         for change in changes:
             _apply(values, change)
@@ -204,7 +217,7 @@ class Recipe:
 
 
 def list_recipes() -> list[str]:
-    """Names of the recipes that come with the package."""
+    """The names of the recipes of the package."""
     folder = resources.files("fewlabels.training") / "recipes"
     return sorted(
         entry.name.removesuffix(".toml")
@@ -236,7 +249,7 @@ def _apply(values: dict[str, Any], change: str) -> None:
     name, separator, text = change.partition("=")
     if not separator:
         raise InputError(
-            f"a change of the recipe must read NAME=VALUE, such as optimizer.lr=0.05, got '{change}'."
+            f"a change of the recipe must be NAME=VALUE, such as optimizer.lr=0.05, got '{change}'."
         )
     try:
         value = tomllib.loads(f"value = {text}")["value"]
@@ -253,7 +266,7 @@ def _apply(values: dict[str, Any], change: str) -> None:
 
 
 def _build(kind: Any, values: Any, *, where: str) -> Any:
-    """A dataclass of plain values, each of the type that its field wants."""
+    """A dataclass from plain values, each converted to the type of its field."""
     fields = {entry.name: entry for entry in dataclasses.fields(kind)}
     if not isinstance(values, Mapping):
         raise InputError(f"{where} must be a table, got {values!r}.")
@@ -266,7 +279,7 @@ def _build(kind: Any, values: Any, *, where: str) -> Any:
         and entry.default is dataclasses.MISSING
         and entry.default_factory is dataclasses.MISSING
     ]:
-        raise InputError(f"{where} must say {missing[0]}.")
+        raise InputError(f"{where} must have '{missing[0]}'.")
     return kind(
         **{
             name: _convert(fields[name].type, value, where=f"'{name}' of {where}")

@@ -1,6 +1,5 @@
-"""`fewlabels train` as a function: image sets and a recipe in, a folder with backbone, log and features out."""
+"""A training from image sets and a recipe to a folder with backbone, log and features."""
 
-import hashlib
 import json
 import warnings
 from collections.abc import Callable, Sequence
@@ -10,16 +9,19 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from fewlabels.backbones import Backbone, save_backbone
+from fewlabels.backbones import Backbone, load_encoder, save_backbone
 from fewlabels.data import ImageSet
 from fewlabels.data.decoding import UnreadableImageError
 from fewlabels.data.image_set import ALL
 from fewlabels.errors import InputError, unknown_choice
 from fewlabels.evaluation.results import versions
-from fewlabels.features import FeatureSet
+from fewlabels.features import extraction
 from fewlabels.features.views import VIEWS
+from fewlabels.io.files import make_folder, write_file
+from fewlabels.io.stamps import short_hash
+from fewlabels.io.words import listing
 from fewlabels.training.embedding import embed
-from fewlabels.training.loop import Images, Report, Trained, train
+from fewlabels.training.loop import DecodedImages, Report, Trained, train
 from fewlabels.training.processes import join_processes
 from fewlabels.training.recipe import Recipe
 from fewlabels.training.validation import validate
@@ -27,8 +29,7 @@ from fewlabels.training.validation import validate
 MODEL = "backbone.safetensors"
 METRICS = "metrics.json"
 BEST = "best"
-MOST_NAMED = 5  # images in a warning
-N_VALIDATION_EPISODES = 600  # an interval of about ± 1 point, enough to see a training go wrong
+N_VALIDATION_EPISODES = 600  # a 95 % interval of about ± 1 point of accuracy
 
 
 def train_backbone(
@@ -46,33 +47,37 @@ def train_backbone(
     strict: bool = False,
     command: str = "",
     on_epoch: Callable[[Report], object] | None = None,
+    on_extraction: Callable[[extraction.Progress], None] | None = None,
 ) -> Trained:
-    """Train on the base classes and write backbone.safetensors, log.jsonl, metrics.json; resumes what `output` holds.
+    """Train on the base classes and write backbone.safetensors, log.jsonl and metrics.json.
+
+    A training that `output` already holds is resumed.
 
     Args:
         base: Images of the base classes.
-        recipe: How.
+        recipe: All settings of the training.
         output: Folder for all files; made if it is missing.
         val: Images of classes to validate on.
         extract: Sets whose features are written to <split>.safetensors at the end, in root8.
-        views: Which views of an image these features are averaged over, one of `fewlabels.features.views.VIEWS`, or "best":
-            those that validate best.
+        views: The views of an image that these features are averaged over, one of
+            `fewlabels.features.views.VIEWS`, or "best": those with the best validation.
         device: "auto", "cpu", "cuda" or "mps".
         validate_every: Epochs between validations.
         checkpoint_every: Epochs between checkpoints.
-        stop_after: Seconds after which to stop with a checkpoint; the same call goes on later.
+        stop_after: Seconds after which to stop with a checkpoint; the same call resumes it.
         strict: Refuse images that cannot be read, instead of leaving them out with a warning.
-        command: What was typed, for the record.
-        on_epoch: Called with each epoch's report.
+        command: The command line, for metrics.json.
+        on_epoch: Called with the report of each epoch.
+        on_extraction: Called after each batch of the extraction of features.
     """
     if views not in (*VIEWS, BEST):
         raise unknown_choice("views", views, (*VIEWS, BEST))
     if views == BEST and val is None:
         raise InputError(
-            "views 'best' are chosen on validation classes: give some, or name the views."
+            "views='best' needs validation classes, got none. Give val, or name the views."
         )
     check_disjoint(base, *([] if val is None else [val]), *extract)
-    _make_folder(output)
+    make_folder(output)
     stored = decode(base, size=recipe.storage_size, crop=recipe.storage_size, strict=strict)
     seen = (
         None
@@ -87,7 +92,7 @@ def train_backbone(
             device="cuda" if processes.device.type == "cuda" else "cpu",
         )
 
-        def score(backbone: Backbone, images: Images, *, views: str) -> dict[str, float]:
+        def score(backbone: Backbone, images: DecodedImages, *, views: str) -> dict[str, float]:
             return judge(
                 embed(
                     backbone,
@@ -133,18 +138,17 @@ def train_backbone(
         )
         chosen = max(scores, key=lambda name: sum(scores[name].values())) if scores else views
         for images in extract:
-            pixels = decode(images, size=recipe.storage_size, crop=recipe.image_size, strict=strict)
-            stack = torch.from_numpy(pixels.stack).to(processes.device)
-            features = embed(trained.backbone, stack, views=chosen, bf16=bf16)
-            provenance = {
-                "dataset": images.name,
-                "split": images.split,
-                "backbone": recipe.backbone,
-                "transform": recipe.transform,
-                "views": chosen,
-            }
-            found = FeatureSet(features, pixels.labels, images.class_names, provenance)
-            found.save(output / f"{images.split}.safetensors", encoding="root8")
+            features = extraction.extract(
+                images,
+                [load_encoder(output / MODEL)],
+                store=None,  # a newly trained backbone has no rows in a store
+                device=processes.device.type,
+                views=chosen,
+                precision="bfloat16" if bf16 and processes.device.type == "cuda" else "float32",
+                strict=strict,
+                on_progress=on_extraction,
+            )
+            features.save(output / f"{images.split}.safetensors", encoding="root8")
         metrics = {
             "backbone": recipe.backbone,
             "dataset": base.name,
@@ -159,40 +163,40 @@ def train_backbone(
             "kept_epoch": trained.reports[trained.epoch - 1],
             "views": {"chosen": chosen, **scores},
         }
-        (output / METRICS).write_text(json.dumps(metrics, indent=1) + "\n", encoding="utf-8")
+        write_file(output / METRICS, (json.dumps(metrics, indent=1) + "\n").encode())
     return trained
 
 
 def check_disjoint(*sets: ImageSet) -> None:
-    """Refuse base classes that are among the classes to be evaluated on."""
+    """Refuse base classes that are also classes of the other sets."""
     base, *others = sets
     for other in others:
         if shared := sorted(set(base.class_names) & set(other.class_names)):
             what = "validation" if other.split == ALL else other.split
             raise InputError(
-                f"base classes must not be among the {what} classes, got {len(shared)} in both, such as '{shared[0]}'. "
-                "Features would be judged on classes that they were trained on."
+                f"base classes must not be among the {what} classes, "
+                f"got {len(shared)} in both, such as '{shared[0]}'. "
+                "Features would be evaluated on classes that they were trained on."
             )
 
 
-def decode(images: ImageSet, *, size: int, crop: int, strict: bool = False) -> Images:
-    """All images at one size, short side `size`, center `crop`.
+def decode(images: ImageSet, *, size: int, crop: int, strict: bool = False) -> DecodedImages:
+    """All images with short side `size`, center crop of `crop` pixels -> (N, crop, crop, 3).
 
-    An image that cannot be read is left out with a warning, or refused if strict. Every image must have a class, and every
-    class an image.
+    An image that cannot be read is left out with a warning, or refused if strict. Every image must
+    have a class, and every class an image.
     """
     if (images.labels < 0).any():
         raise InputError(
-            f"every image of {images.name} must have a class, got {(images.labels < 0).sum()} without. Use a folder per class."
+            f"every image of {images.name} must have a class, "
+            f"got {(images.labels < 0).sum()} without. Use a folder per class."
         )
     try:
         stack = images.stack(size)
     except UnreadableImageError:
         if strict:
             raise
-        images = leave_out_unreadable(
-            images
-        )  # decodes everything again, but only where something is wrong
+        images = leave_out_unreadable(images)  # decodes all images again
         stack = images.stack(size)
     if empty := [
         name
@@ -200,10 +204,11 @@ def decode(images: ImageSet, *, size: int, crop: int, strict: bool = False) -> I
         if not count
     ]:
         raise InputError(
-            f"every class of {images.name} must have at least one image, got none for '{empty[0]}'. Add some or drop the class."
+            f"every class of {images.name} must have at least one image, "
+            f"got none for '{empty[0]}'. Add some or drop the class."
         )
     edge = (size - crop) // 2
-    return Images(
+    return DecodedImages(
         np.ascontiguousarray(stack[:, edge : edge + crop, edge : edge + crop]), images.labels
     )
 
@@ -216,26 +221,15 @@ def leave_out_unreadable(images: ImageSet) -> ImageSet:
             images.read(index)
         except UnreadableImageError as error:
             broken[index] = str(error)
-    named = ", ".join(images.names[index] for index in list(broken)[:MOST_NAMED])
-    more = f" and {len(broken) - MOST_NAMED} more" if len(broken) > MOST_NAMED else ""
     warnings.warn(
-        f"{len(broken)} of {len(images)} images cannot be read and are left out: {named}{more}. The first: {next(iter(broken.values()))}",
+        f"{len(broken)} of {len(images)} images cannot be read and are left out: "
+        f"{listing(images.names[index] for index in broken)}. "
+        f"The first: {next(iter(broken.values()))}",
         stacklevel=3,
     )
     return images.subset([index for index in range(len(images)) if index not in broken])
 
 
-def fingerprint(images: Images) -> str:
-    """Sixteen hex digits that name pixels and labels."""
-    digest = hashlib.sha256(images.labels.tobytes())
-    digest.update(images.stack.data)
-    return digest.hexdigest()[:16]
-
-
-def _make_folder(output: Path) -> None:
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"the output folder {output} cannot be made ({error.strerror}). Choose another --output."
-        ) from error
+def fingerprint(images: DecodedImages) -> str:
+    """16 hex digits that name pixels and labels."""
+    return short_hash(images.labels.tobytes(), images.stack.data)

@@ -1,11 +1,10 @@
-"""How good the features are for classes that were not trained on: PT+MAP on the validation classes."""
+"""Accuracy of features on classes that were not trained on: PT+MAP on validation classes."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fewlabels.evaluation.run import evaluate
 from fewlabels.features import FeatureSet
-from fewlabels.methods.base import configure
 
 SHOTS = (1, 5)
 N_QUERY = 15
@@ -20,19 +19,22 @@ def validate(
     n_episodes: int,
     device: str = "cpu",
 ) -> dict[str, float]:
-    """PT+MAP accuracy in percent, {"val_1shot": 80.1, "val_5shot": 86.0}; shots that no class has images for are left out."""
+    """PT+MAP accuracies in percent, (N, D) and (N,) -> {"val_1shot": 80.1, "val_5shot": 86.0}.
+
+    A number of shots is left out if the smallest class has too few images for it.
+    """
     names = [str(number) for number in range(int(labels.max()) + 1)]
     found = FeatureSet.from_arrays(features, labels, names)
-    rarest = int(found.class_sizes.min())
+    smallest = int(found.class_sizes.min())
     accuracies = {}
     for n_shot in SHOTS:
-        if rarest > n_shot and found.n_classes > 1:
+        if smallest > n_shot and found.n_classes > 1:
             [result] = evaluate(
+                "map",
                 found,
-                [configure("map", n_shot=n_shot)],
                 n_way=min(MOST_WAYS, found.n_classes),
                 n_shot=n_shot,
-                queries=min(N_QUERY, rarest - n_shot),
+                queries=min(N_QUERY, smallest - n_shot),
                 n_episodes=n_episodes,
                 engine=ENGINE,
                 device=device,
