@@ -1,8 +1,9 @@
-"""The engine on this machine's CPU, beside a plain transcription of the paper, in one run: `make bench`.
+"""The engine on this CPU next to a plain transcription of the paper, in one run: `make bench`.
 
     python benchmarks/engine.py [FEATURES.npy] [--quick]
 
-FEATURES: rows in blocks of 600 a class; without it, the embedded set. Writes benchmarks/results/cpu.json.
+FEATURES: .npy with 600 rows per class; by default the embedded set. Writes
+benchmarks/results/cpu.json.
 """
 
 import argparse
@@ -28,7 +29,7 @@ from fewlabels.evaluation.engines import TorchEngine
 from fewlabels.evaluation.fused import NumbaEngine
 from fewlabels.evaluation.results import versions
 from fewlabels.features import FeatureSet, load_embedded, read_features
-from fewlabels.methods.base import configure
+from fewlabels.methods import configure
 
 RESULTS = Path(__file__).parent / "results"
 REPEATS = 5
@@ -65,10 +66,10 @@ def bench_end_to_end(features: FeatureSet, n_episodes: int) -> list[dict[str, An
     cells = []
     for name, n_shot in (("map", 1), ("map", 5), ("ncm", 1), ("kmeans", 1), ("soft-kmeans", 1)):
         method = configure(name, n_shot=n_shot, dataset="cifar-fs")
-        results = evaluate(features, [method], n_shot=n_shot, n_episodes=n_episodes)
+        results = evaluate([method], features, n_shot=n_shot, n_episodes=n_episodes)
         timing = measure(
             lambda method=method, n_shot=n_shot: evaluate(
-                features, [method], n_shot=n_shot, n_episodes=n_episodes
+                [method], features, n_shot=n_shot, n_episodes=n_episodes
             )
         )
         cells.append(
@@ -85,7 +86,7 @@ def bench_end_to_end(features: FeatureSet, n_episodes: int) -> list[dict[str, An
 
 
 def bench_baselines(features: FeatureSet, n_plain: int, n_torch: int) -> list[dict[str, Any]]:
-    """Milliseconds an episode of other ways to the same answer, and how many labels agree."""
+    """Milliseconds per episode of other implementations, and the fraction of equal labels."""
     cells = []
     x = torch.as_tensor(features.features).float()
     for n_shot in (1, 5):
@@ -129,7 +130,8 @@ def bench_baselines(features: FeatureSet, n_plain: int, n_torch: int) -> list[di
                 }
             )
             print(
-                f"baseline    {name:20s} {n_shot}-shot  {each:9.3f} ms/episode  {100 * agreeing:.3f} % of labels as float64"
+                f"baseline    {name:20s} {n_shot}-shot  {each:9.3f} ms/episode  "
+                f"{100 * agreeing:.3f} % of labels as float64"
             )
     return cells
 
@@ -171,8 +173,8 @@ def bench_scaling(features: FeatureSet, n_episodes: int) -> dict[str, Any]:
     fewer = n_episodes // 10
     sweeps = {  # title: (what is varied, its sizes, episodes)
         "episodes": ("n_episodes", [fewer, 2 * fewer, 4 * fewer, 8 * fewer], 0),
-        "queries a class, few (Gram space)": ("queries", [10, 15, 30, 60], fewer),
-        "queries a class, many (feature space)": ("queries", [100, 200, 300, 500], fewer // 10),
+        "queries per class, few (Gram space)": ("queries", [10, 15, 30, 60], fewer),
+        "queries per class, many (feature space)": ("queries", [100, 200, 300, 500], fewer // 10),
         "ways": ("n_way", [2, 5, 10, 20], fewer),
         "shots": ("n_shot", [1, 5, 10, 20], fewer),
     }
@@ -184,7 +186,7 @@ def bench_scaling(features: FeatureSet, n_episodes: int) -> dict[str, Any]:
             method = configure("map", n_shot=setting["n_shot"], dataset="cifar-fs")
             seconds.append(
                 measure(
-                    lambda method=method, setting=setting: evaluate(features, [method], **setting),
+                    lambda method=method, setting=setting: evaluate([method], features, **setting),
                     3,
                 )
             )
@@ -209,7 +211,7 @@ def bench_scaling(features: FeatureSet, n_episodes: int) -> dict[str, Any]:
 
 
 def bench_dim(features: FeatureSet, n_episodes: int) -> list[dict[str, Any]]:
-    """End to end, and the solver alone (MAP less nearest class mean on the same Gram matrices), against the feature dim."""
+    """Time by feature dim: end to end, and the solver alone (MAP less nearest class mean)."""
     found = []
     for dim in (640, 1280, 2560):
         wide = widen(features, dim)
@@ -220,7 +222,7 @@ def bench_dim(features: FeatureSet, n_episodes: int) -> list[dict[str, Any]]:
         for each in (method, nearest):
             engine.warm_up(each, episodes)
         whole = measure(
-            lambda wide=wide, method=method: evaluate(wide, [method], n_episodes=n_episodes), 3
+            lambda wide=wide, method=method: evaluate([method], wide, n_episodes=n_episodes), 3
         )
         both = measure(
             lambda engine=engine, method=method, episodes=episodes: engine.predict(
@@ -237,7 +239,8 @@ def bench_dim(features: FeatureSet, n_episodes: int) -> list[dict[str, Any]]:
         solver = both["min_s"] - gathering["min_s"]
         found.append({"dim": dim, "solver_s": solver, **whole})
         print(
-            f"scaling     dim {dim:5d}  end to end {whole['median_s']:.2f} s, solver alone {solver:.2f} s"
+            f"scaling     dim {dim:5d}  end to end {whole['median_s']:.2f} s, "
+            f"solver alone {solver:.2f} s"
         )
     return found
 
@@ -299,9 +302,8 @@ def main() -> None:
     }
     path = RESULTS / ("cpu-quick.json" if options.quick else "cpu.json")
     report = json.loads(path.read_text()) if path.exists() else {}
-    report["machine"] = (
-        f"{_cpu_name()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads, {platform.system()}"
-    )
+    threads = f"{os.cpu_count()} cores, {torch.get_num_threads()} threads"
+    report["machine"] = f"{cpu_name()}, {threads}, {platform.system()}"
     report["versions"] = versions()
     report["features"] = {
         **features.provenance,
@@ -320,7 +322,8 @@ def main() -> None:
     print(f"peak memory {report['peak_memory_mb']['found']:.0f} MB")
 
 
-def _cpu_name() -> str:
+def cpu_name() -> str:
+    """Name of the CPU, as the system tells it."""
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
     return next(
         (line.split(":")[1].strip() for line in lines if line.startswith("model name")),

@@ -1,12 +1,12 @@
-"""Shares that mean what they say."""
+"""Calibrated probabilities: confidence equals accuracy."""
 
 import numpy as np
 import pytest
 import torch
 
 from fewlabels.confidence.calibration import (
-    accuracy_at_coverage,
     calibrate,
+    coverage_at_accuracy,
     expected_calibration_error,
     leave_one_out_temperature,
 )
@@ -22,9 +22,7 @@ def solved(draw_episodes):
     support, query = Pipeline.parse("unit | center(support) | unit")(
         episodes.support, episodes.query
     )
-    found = assign_map(
-        support, episodes.support_labels, query, n_way=3, lam=40.0, proportions="estimate"
-    )
+    found = assign_map(support, episodes.support_labels, query, n_way=3, lam=40.0, prior="estimate")
     return (
         episodes,
         found,
@@ -34,12 +32,12 @@ def solved(draw_episodes):
 
 def test_calibration_brings_confidence_nearer_to_accuracy_and_changes_no_label(solved):
     episodes, found, temperature = solved
-    shares = calibrate(found, temperature)
-    assert torch.equal(shares.argmax(dim=-1), found.labels)
-    np.testing.assert_allclose(shares.sum(dim=-1).numpy(), 1, rtol=1e-9)
+    probabilities = calibrate(found, temperature)
+    assert torch.equal(probabilities.argmax(dim=-1), found.labels)
+    np.testing.assert_allclose(probabilities.sum(dim=-1).numpy(), 1, rtol=1e-9)
     before, after = (
         expected_calibration_error(x, found.labels, episodes.query_labels)
-        for x in (found.plan, shares)
+        for x in (found.plan, probabilities)
     )
     assert after < 0.8 * before
 
@@ -71,15 +69,15 @@ def test_one_label_a_class_leaves_the_usual_temperature(draw_episodes):
 
 
 def test_the_error_of_perfect_and_of_boastful_confidence():
-    shares = torch.tensor([[[0.9, 0.1]] * 10])
+    probabilities = torch.tensor([[[0.9, 0.1]] * 10])
     labels = torch.zeros(1, 10).long()
     right = torch.tensor([[0] * 9 + [1]])
-    assert expected_calibration_error(shares, labels, right) == pytest.approx(0, abs=1e-6)
-    assert expected_calibration_error(shares, labels, 1 - labels) == pytest.approx(0.9)
+    assert expected_calibration_error(probabilities, labels, right) == pytest.approx(0, abs=1e-6)
+    assert expected_calibration_error(probabilities, labels, 1 - labels) == pytest.approx(0.9)
 
 
 def test_abstaining_keeps_the_sure_ones():
-    shares = torch.tensor([[[1.0, 0.0], [0.9, 0.1], [0.6, 0.4], [0.5, 0.5]]])
-    assert accuracy_at_coverage(shares, wanted=0.94) == pytest.approx((0.9, 0.5))
-    assert accuracy_at_coverage(shares, wanted=0.74) == pytest.approx((0.5, 1.0))
-    assert accuracy_at_coverage(shares[:, 2:], wanted=0.9)[1] == 0
+    probabilities = torch.tensor([[[1.0, 0.0], [0.9, 0.1], [0.6, 0.4], [0.5, 0.5]]])
+    assert coverage_at_accuracy(probabilities, wanted=0.94) == pytest.approx((0.9, 0.5))
+    assert coverage_at_accuracy(probabilities, wanted=0.74) == pytest.approx((0.5, 1.0))
+    assert coverage_at_accuracy(probabilities[:, 2:], wanted=0.9)[1] == 0

@@ -1,5 +1,6 @@
-"""None of these: probabilities whatever the input, and on real features an order that beats the obvious ones."""
+"""Outliers: probabilities for any input, and on real features an order better than simple ones."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
-from fewlabels.confidence.outliers import outsider_shares
+from fewlabels.confidence import outliers
+from fewlabels.confidence.outliers import outlier_probabilities
 from fewlabels.methods.assignment import class_means, similarities
 from fewlabels.methods.map import assign_map
 from fewlabels.methods.nearest import assign_nearest
@@ -22,7 +24,7 @@ SHARED = (
     / "cifar-fs-wrn28-10"
     / "val.npy"
 )
-A_CLASS = 600  # rows of a class in that file, one after another
+CLASS_ROWS = 600  # rows per class in that file, one class after another
 ODD_INPUTS = {
     "constant": lambda x: torch.ones_like(x),
     "zero": lambda x: torch.zeros_like(x),
@@ -47,16 +49,16 @@ def random_episode(seed, n_way, n_shot, n_query, *, n_episodes=1, dim=6):
     return torch.tensor(support), torch.tensor(labels), torch.tensor(query)
 
 
-def auroc(shares, outside):
+def auroc(probabilities, outside):
     """Mean over the episodes, (E, Q) and (Q,) or (E, Q)."""
-    truth = np.broadcast_to(outside, shares.shape)
+    truth = np.broadcast_to(outside, probabilities.shape)
     return np.mean(
-        [roc_auc_score(true, each) for true, each in zip(truth, shares.numpy(), strict=True)]
+        [roc_auc_score(true, each) for true, each in zip(truth, probabilities.numpy(), strict=True)]
     )
 
 
-def shares_of(support, labels, query):
-    return outsider_shares(
+def probabilities_of(support, labels, query):
+    return outlier_probabilities(
         support,
         labels,
         query,
@@ -66,16 +68,18 @@ def shares_of(support, labels, query):
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 4), st.integers(1, 4), st.integers(1, 30))
-def test_shares_are_probabilities_and_do_not_depend_on_the_order_of_the_queries(
+def test_results_are_probabilities_and_do_not_depend_on_the_order_of_the_queries(
     seed, n_way, n_shot, n_query
 ):
     support, labels, query = random_episode(seed, n_way, n_shot, n_query)
-    shares = shares_of(support, labels, query)
-    assert shares.shape == (1, n_query)
-    assert ((shares >= 0) & (shares <= 1)).all()
+    probabilities = probabilities_of(support, labels, query)
+    assert probabilities.shape == (1, n_query)
+    assert ((probabilities >= 0) & (probabilities <= 1)).all()
     order = np.random.default_rng(seed).permutation(n_query)
     np.testing.assert_allclose(
-        shares_of(support, labels, query[:, order]).numpy(), shares[:, order].numpy(), atol=1e-8
+        probabilities_of(support, labels, query[:, order]).numpy(),
+        probabilities[:, order].numpy(),
+        atol=1e-8,
     )
 
 
@@ -83,11 +87,11 @@ def test_shares_are_probabilities_and_do_not_depend_on_the_order_of_the_queries(
 @given(st.integers(0, 10**6))
 def test_an_episode_does_not_know_its_neighbours(seed):
     support, labels, query = random_episode(seed, 3, 2, 12, n_episodes=3)
-    together = shares_of(support, labels, query)
+    together = probabilities_of(support, labels, query)
     for episode in range(3):
         one = slice(episode, episode + 1)
         np.testing.assert_allclose(
-            shares_of(support[one], labels[one], query[one]).numpy(),
+            probabilities_of(support[one], labels[one], query[one]).numpy(),
             together[one].numpy(),
             atol=1e-9,
         )
@@ -95,16 +99,16 @@ def test_an_episode_does_not_know_its_neighbours(seed):
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
 @pytest.mark.parametrize("change", ODD_INPUTS.values(), ids=ODD_INPUTS)
-def test_odd_input_gives_finite_shares(change, dtype):
+def test_odd_input_gives_finite_probabilities(change, dtype):
     support, labels, query = random_episode(0, 3, 2, 20)
-    shares = shares_of(change(support).to(dtype), labels, change(query).to(dtype))
-    assert shares.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
-    assert ((shares >= 0) & (shares <= 1)).all()
+    probabilities = probabilities_of(change(support).to(dtype), labels, change(query).to(dtype))
+    assert probabilities.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+    assert ((probabilities >= 0) & (probabilities <= 1)).all()
 
 
-def test_one_class_has_no_outsiders():
+def test_one_class_has_no_outliers():
     support, labels, query = random_episode(0, 1, 3, 9)
-    np.testing.assert_array_equal(shares_of(support, labels, query).numpy(), 0)
+    np.testing.assert_array_equal(probabilities_of(support, labels, query).numpy(), 0)
 
 
 @pytest.mark.parametrize("n_shot", [1, 2, 5])
@@ -116,42 +120,42 @@ def test_a_cluster_apart_is_found(draw_episodes, n_shot):
         dim=32,
         spread=0.6,
     )
-    insiders = episodes.support_labels < 3
+    inliers = episodes.support_labels < 3
     support, labels = (
-        episodes.support[insiders].reshape(10, -1, 32),
-        episodes.support_labels[insiders].reshape(10, -1),
+        episodes.support[inliers].reshape(10, -1, 32),
+        episodes.support_labels[inliers].reshape(10, -1),
     )
-    shares = outsider_shares(
+    probabilities = outlier_probabilities(
         support, labels, episodes.query, assign_map(support, labels, episodes.query, n_way=3).labels
     )
     outside = episodes.query_labels == 3
-    assert auroc(shares, outside.numpy()) > 0.95
-    if (
-        n_shot > 1
-    ):  # with one label a class the order is right, but a quarter of the queries is too many to be believed
-        assert shares[outside].mean() > 0.9
-        assert (shares[~outside] > 0.5).double().mean() < 0.02
+    assert auroc(probabilities, outside.numpy()) > 0.95
+    if n_shot > 1:  # with one label per class only the order is right
+        assert probabilities[outside].mean() > 0.9
+        assert (probabilities[~outside] > 0.5).double().mean() < 0.02
 
 
 def test_products_in_parts_are_products_in_one(monkeypatch):
     support, labels, query = random_episode(0, 3, 2, 40)
-    whole = shares_of(support, labels, query)
-    monkeypatch.setattr("fewlabels.preprocess.neighbors.ROWS_AT_ONCE", 7)
-    np.testing.assert_allclose(shares_of(support, labels, query).numpy(), whole.numpy(), atol=1e-9)
+    whole = probabilities_of(support, labels, query)
+    monkeypatch.setattr("fewlabels.preprocess.neighbors.BLOCK_ROWS", 7)
+    np.testing.assert_allclose(
+        probabilities_of(support, labels, query).numpy(), whole.numpy(), atol=1e-9
+    )
 
 
 def test_a_part_of_many_labels_tells_nearly_the_same(monkeypatch):
     support, labels, query = random_episode(0, 3, 20, 40)
-    whole = shares_of(support, labels, query)
-    monkeypatch.setattr("fewlabels.confidence.outliers.MOST_LEFT_OUT", 30)
-    assert (shares_of(support, labels, query) - whole).abs().mean() < 0.1
+    whole = probabilities_of(support, labels, query)
+    monkeypatch.setattr(outliers, "OUTLIERS", replace(outliers.OUTLIERS, left_out_rows=30))
+    assert (probabilities_of(support, labels, query) - whole).abs().mean() < 0.1
 
 
 class GaveUpError(Exception):
     pass
 
 
-@pytest.mark.parametrize("patience", [0, 1, 20])  # in the graph, and in the walks
+@pytest.mark.parametrize("patience", [0, 1, 20])  # in the graph, and in the propagation
 def test_who_gives_up_ends_the_work(patience):
     support, labels, query = random_episode(0, 3, 2, 40)
     steps = []
@@ -163,7 +167,7 @@ def test_who_gives_up_ends_the_work(patience):
 
     found = assign_nearest(support, labels, query, n_way=3).labels
     with pytest.raises(GaveUpError):
-        outsider_shares(support, labels, query, found, on_step=give_up)
+        outlier_probabilities(support, labels, query, found, on_step=give_up)
     assert len(steps) == patience + 1
 
 
@@ -178,15 +182,17 @@ def real():
 
 
 def draw_real(real, *, n_shot, n_outside, n_episodes=30):
-    """Five classes of 15 queries each and queries of others, preprocessed, with which are outsiders; and the answer of PT-MAP."""
+    """Episodes of five classes with 15 queries each and of outliers, and the answer of PT-MAP."""
     rng = np.random.default_rng(0)
-    rows, n_classes = [], len(real) // A_CLASS
+    rows, n_classes = [], len(real) // CLASS_ROWS
     for _ in range(n_episodes):
         classes = rng.permutation(n_classes)
-        inside = classes[:5, None] * A_CLASS + np.stack(
-            [rng.permutation(A_CLASS)[: n_shot + 15] for _ in range(5)]
+        inside = classes[:5, None] * CLASS_ROWS + np.stack(
+            [rng.permutation(CLASS_ROWS)[: n_shot + 15] for _ in range(5)]
         )
-        outside = rng.choice(classes[5:], n_outside) * A_CLASS + rng.integers(0, A_CLASS, n_outside)
+        outside = rng.choice(classes[5:], n_outside) * CLASS_ROWS + rng.integers(
+            0, CLASS_ROWS, n_outside
+        )
         rows.append(
             np.concatenate([inside[:, :n_shot].ravel(), inside[:, n_shot:].ravel(), outside])
         )
@@ -195,20 +201,20 @@ def draw_real(real, *, n_shot, n_outside, n_episodes=30):
     support, query = Pipeline.parse("power(0.5) | unit | center(support) | unit")(
         x[:, : 5 * n_shot], x[:, 5 * n_shot :]
     )
-    found = assign_map(support, labels, query, n_way=5, lam="auto", proportions="estimate")
+    found = assign_map(support, labels, query, n_way=5, lam="auto", prior="estimate")
     return support, labels, query, found, np.arange(75 + n_outside) >= 75
 
 
 @pytest.mark.parametrize(("n_shot", "floor"), [(1, 0.68), (5, 0.76)])
-def test_a_few_real_outsiders_come_first(real, n_shot, floor):
+def test_a_few_real_outliers_come_first(real, n_shot, floor):
     support, labels, query, found, outside = draw_real(real, n_shot=n_shot, n_outside=15)
-    assert auroc(outsider_shares(support, labels, query, found.labels), outside) > floor
+    assert auroc(outlier_probabilities(support, labels, query, found.labels), outside) > floor
 
 
 @pytest.mark.parametrize(("n_shot", "floor"), [(1, 0.71), (5, 0.79)])
-def test_many_real_outsiders_come_first(real, n_shot, floor):
+def test_many_real_outliers_come_first(real, n_shot, floor):
     support, labels, query, found, outside = draw_real(real, n_shot=n_shot, n_outside=75)
-    ours = auroc(outsider_shares(support, labels, query, found.labels), outside)
+    ours = auroc(outlier_probabilities(support, labels, query, found.labels), outside)
     assert ours > floor
     assert ours > auroc(1 - found.plan.amax(dim=-1), outside)
     distances = (query * query).sum(dim=-1) - similarities(
@@ -220,4 +226,6 @@ def test_many_real_outsiders_come_first(real, n_shot, floor):
 @pytest.mark.parametrize(("n_shot", "most"), [(1, 0.09), (5, 0.04)])
 def test_where_all_queries_are_of_known_classes_few_alarms_are_raised(real, n_shot, most):
     support, labels, query, found, _ = draw_real(real, n_shot=n_shot, n_outside=0)
-    assert (outsider_shares(support, labels, query, found.labels) >= 0.5).double().mean() < most
+    assert (
+        outlier_probabilities(support, labels, query, found.labels) >= 0.5
+    ).double().mean() < most

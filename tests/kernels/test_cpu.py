@@ -6,9 +6,9 @@ import torch
 
 from fewlabels import AtLeast, FeatureSet, load_embedded, sample_episodes
 from fewlabels.evaluation.engines import make_engine
-from fewlabels.methods.base import METHODS, configure
+from fewlabels.methods import configure, find_method, method_names
 
-PAPER_METHODS = pytest.mark.parametrize("name", METHODS)
+PAPER_METHODS = pytest.mark.parametrize("name", method_names())
 PIPELINES = (
     "power(0.5) | unit | center | unit",
     "power(0.5) | unit | center(joint) | unit",
@@ -39,11 +39,19 @@ def real():
     return load_embedded()
 
 
+def configured(name, *, n_shot, dataset=None, **settings):
+    """The method with those of the settings that it takes."""
+    knobs = find_method(name).knobs_for(settings.get("pipeline"))
+    taken = {knob: settings[knob] for knob in settings if knob == "pipeline" or knob in knobs}
+    return configure(name, n_shot=n_shot, dataset=dataset, **taken)
+
+
 def assert_labels_agree(features, methods, **shape):
     episodes = sample_episodes(features, **{"n_episodes": 12, "seed": 1, **shape})
     reference = make_engine(features, engine="torch", device="cpu", dtype="float64")
     fused = make_engine(features, engine="numba", device="cpu")
     for method in methods:
+        method = method.decide(torch.as_tensor(features.features))
         expected = reference.predict(method, episodes)
         np.testing.assert_array_equal(
             fused.predict(method, episodes), expected, err_msg=str(method)
@@ -85,17 +93,17 @@ def test_random_episodes_of_every_shape(random, name, n_way, n_shot, queries):
 
 @pytest.mark.parametrize("pipeline", PIPELINES)
 def test_every_pipeline(random, pipeline):
-    methods = [configure(name, n_shot=2, pipeline=pipeline, n_steps=5) for name in METHODS]
+    methods = [configured(name, n_shot=2, pipeline=pipeline, n_steps=5) for name in method_names()]
     assert_labels_agree(random, methods, n_episodes=3, n_way=4, n_shot=2, queries=8)
 
 
 @pytest.mark.parametrize(
-    "proportions", ["uniform", "free", [0.5, 0.3, 0.2], [2, 8, 20], [0, 10, 20], [30, 0, 0]]
+    "prior", ["uniform", "free", [0.5, 0.3, 0.2], [2, 8, 20], [0, 10, 20], [30, 0, 0]]
 )
-def test_given_class_sizes(random, proportions):
-    method = configure("map", n_shot=1, proportions=proportions)
+def test_given_class_sizes(random, prior):
+    method = configure("map", n_shot=1, prior=prior)
     labels = assert_labels_agree(random, [method], n_way=3, n_shot=1, queries=10)
-    if proportions == [30, 0, 0]:
+    if prior == [30, 0, 0]:
         assert (labels == 0).all()
 
 
@@ -103,7 +111,7 @@ def test_given_class_sizes(random, proportions):
 def test_lower_bounds_on_class_sizes(random, counts):
     assert_labels_agree(
         random,
-        [configure("map", n_shot=1, proportions=AtLeast(counts))],
+        [configure("map", n_shot=1, prior=AtLeast(counts))],
         n_way=3,
         n_shot=1,
         queries=10,
@@ -116,7 +124,7 @@ def test_each_episode_may_have_class_sizes_of_its_own(random):
     )
     assert_labels_agree(
         random,
-        [configure("map", n_shot=1, proportions=sizes)],
+        [configure("map", n_shot=1, prior=sizes)],
         n_episodes=150,
         n_way=3,
         n_shot=1,
@@ -190,8 +198,8 @@ def test_64_ways(name):
 def test_an_episode_does_not_know_its_neighbours(real):
     episodes = sample_episodes(real, n_episodes=30, n_way=5, n_shot=1, queries=15, seed=2)
     engine = make_engine(real, engine="numba", device="cpu")
-    for name in METHODS:
-        method = configure(name, n_shot=1)
+    for name in method_names():
+        method = configure(name, n_shot=1).decide(torch.as_tensor(real.features))
         together = engine.predict(method, episodes)
         alone = np.concatenate(
             [engine.predict(method, episodes.take(slice(i, i + 1))) for i in range(0, 30, 7)]
@@ -212,7 +220,7 @@ def test_one_engine_serves_pipelines_in_turn(random):
 
 @pytest.mark.parametrize(
     "settings",
-    [{"proportions": "estimate"}, {"proportions": "estimate", "lam": "auto"}, {"lam": "auto"}],
+    [{"prior": "estimate"}, {"prior": "estimate", "lam": "auto"}, {"lam": "auto"}],
     ids=str,
 )
 @pytest.mark.parametrize(

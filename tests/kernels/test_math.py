@@ -35,6 +35,14 @@ def test_exponential_of_very_little_is_next_to_nothing(dtype):
 
 
 @DTYPES
+def test_exponential_of_nan_is_nan(dtype):
+    x = np.array([-1.0, np.nan, -3.0, -4.0] * 5, dtype=dtype)
+    out = np.empty_like(x)
+    exponentials(x, out)
+    np.testing.assert_array_equal(np.isnan(out), np.isnan(x))
+
+
+@DTYPES
 @pytest.mark.parametrize(("n", "dim"), [(8, 1), (8, 5), (16, 640), (80, 33)])
 def test_gram_is_the_product_with_the_transpose(n, dim, dtype):
     x = np.random.default_rng(n).normal(size=(n, dim)).astype(dtype)

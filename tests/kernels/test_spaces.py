@@ -1,6 +1,7 @@
-"""Gram space and feature space are two ways to one answer, and the choice between them counts products."""
+"""Gram space and feature space give one answer, and the choice between them counts products."""
 
 import pytest
+import torch
 
 from fewlabels.evaluation import sample_episodes
 from fewlabels.evaluation.engines import TorchEngine
@@ -8,16 +9,18 @@ from fewlabels.evaluation.fused import NumbaEngine
 from fewlabels.features import load_embedded
 from fewlabels.kernels import cpu
 from fewlabels.kernels.codes import MASS, NEAREST
-from fewlabels.methods.base import METHODS, configure
+from fewlabels.methods import configure, method_names
 
 
 @pytest.mark.parametrize("in_gram_space", [True, False])
-@pytest.mark.parametrize("name", METHODS)
-@pytest.mark.parametrize("proportions", ["uniform", "truth"])
-def test_either_space_gives_the_labels_of_float64(name, in_gram_space, proportions, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [*((name, {}) for name in method_names()), ("map", {"prior": "truth"})],
+)
+def test_either_space_gives_the_labels_of_float64(name, settings, in_gram_space, monkeypatch):
     monkeypatch.setattr(cpu, "prefers_gram", lambda *_: in_gram_space)
     features = load_embedded()
-    method = configure(name, n_shot=2, proportions=proportions)
+    method = configure(name, n_shot=2, **settings).decide(torch.as_tensor(features.features))
     episodes = sample_episodes(
         features, n_episodes=40, n_way=6, n_shot=2, queries="dirichlet:2:70", seed=3
     )

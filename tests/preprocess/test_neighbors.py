@@ -15,7 +15,7 @@ def unit_rows(*shape, seed=0):
 
 
 def test_nearest_rows_are_those_of_scikit_learn(monkeypatch):
-    monkeypatch.setattr(neighbors, "ROWS_AT_ONCE", 7)
+    monkeypatch.setattr(neighbors, "BLOCK_ROWS", 7)
     x = unit_rows(2, 30, 5)
     found = find_nearest(x, 4)
     for episode in range(2):
@@ -26,10 +26,12 @@ def test_nearest_rows_are_those_of_scikit_learn(monkeypatch):
         )
         np.testing.assert_array_equal(found.rows[episode].numpy(), rows)
         np.testing.assert_allclose(found.cosines[episode].numpy(), 1 - distances, atol=1e-12)
-    asked = torch.tensor([3, 0, 29])
-    np.testing.assert_array_equal(
-        find_nearest(x, 4, of=asked).rows.numpy(), found.rows[:, asked].numpy()
-    )
+    asked = torch.tensor([[3, 0, 29], [8, 1, 4]])
+    few = find_nearest(x, 4, of=asked)
+    for episode in range(2):
+        np.testing.assert_array_equal(
+            few.rows[episode].numpy(), found.rows[episode, asked[episode]].numpy()
+        )
 
 
 def test_the_graph_is_the_normalised_symmetrised_one():

@@ -1,4 +1,4 @@
-"""What must hold for every episode, whatever its sizes, dtype and company."""
+"""What must hold for every episode, whatever its sizes and dtype, in any batch, on any CPU."""
 
 from typing import NamedTuple
 
@@ -9,6 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from fewlabels.methods.assignment import Assignment
 from fewlabels.methods.kmeans import assign_kmeans
 from fewlabels.methods.map import assign_map, assign_soft_kmeans
 from fewlabels.methods.nearest import assign_nearest
@@ -28,10 +29,14 @@ LINES = pytest.mark.parametrize(
         "power(0) | center | unit",
     ],
 )
-EXAMPLES = settings(
-    deadline=None, max_examples=25, derandomize=True
-)  # the same examples on every run; raise the number to explore
-NEAR_TIE = 1e-6  # shares that differ by less may be decided either way when sums are taken in another order
+# The same examples on every run; raise the number to explore.
+EXAMPLES = settings(deadline=None, max_examples=25, derandomize=True)
+# What is promised of one episode whose sums are taken in another order, as libraries may do in a
+# batch: probabilities and prototypes within this tolerance, and the same labels where the two
+# largest probabilities of a query differ by more. Float32: a hundred times the solver's tolerance,
+# and five times the largest difference seen.
+TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-6}
+ROW_TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}  # likewise, of preprocessed rows
 
 
 class Problem(NamedTuple):
@@ -49,7 +54,7 @@ class Problem(NamedTuple):
         return len(self.n_shot)
 
     def episodes(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Overlapping classes of positive features: support (E, S, D), labels (E, S), query (E, Q, D)."""
+        """Overlapping classes of positive features: (E, S, D), labels (E, S) and (E, Q, D)."""
         rng = np.random.default_rng(self.seed)
         centers = rng.uniform(0, 1, size=(self.n_episodes, self.n_way, self.dim))
         labels = np.stack(
@@ -99,9 +104,21 @@ def assert_same_labels(got: Tensor, expected: Tensor, plan: Tensor) -> None:
     """Equal wherever `plan`, (..., W), is not nearly tied."""
     if plan.shape[-1] > 1:
         top = plan.topk(2).values
-        clear = top[..., 0] - top[..., 1] > NEAR_TIE
+        clear = top[..., 0] - top[..., 1] > TOLERANCE[plan.dtype]
         got, expected = got[clear], expected[clear]
     assert torch.equal(got, expected)
+
+
+def assert_close(got: Tensor, expected: Tensor, tolerance=TOLERANCE) -> None:
+    torch.testing.assert_close(got, expected, atol=tolerance[expected.dtype], rtol=0)
+
+
+def assert_as_alone(alone: Assignment, together: Assignment, episode: int) -> None:
+    """The answer to one episode is that of a batch, as far as promised."""
+    assert_same_labels(alone.labels[0], together.labels[episode], together.plan[episode])
+    for field in ("plan", "prototypes", "lam", "certainty"):
+        assert_close(getattr(alone, field)[0], getattr(together, field)[episode])
+    assert alone.converged[0] == together.converged[episode]
 
 
 # Order does not matter.
@@ -115,7 +132,7 @@ def test_permuted_queries_get_permuted_answers(classify, problem):
     order = torch.from_numpy(np.random.default_rng(problem.seed).permutation(problem.n_query))
     straight = classify(support, labels, query, n_way=problem.n_way, **steps(classify))
     permuted = classify(support, labels, query[:, order], n_way=problem.n_way, **steps(classify))
-    torch.testing.assert_close(permuted.plan, straight.plan[:, order], atol=1e-6, rtol=0)
+    assert_close(permuted.plan, straight.plan[:, order])
     assert_same_labels(permuted.labels, straight.labels[:, order], straight.plan[:, order])
 
 
@@ -127,10 +144,8 @@ def test_renamed_classes_get_renamed_answers(classify, problem):
     new_name = torch.from_numpy(np.random.default_rng(problem.seed).permutation(problem.n_way))
     straight = classify(support, labels, query, n_way=problem.n_way, **steps(classify))
     renamed = classify(support, new_name[labels], query, n_way=problem.n_way, **steps(classify))
-    torch.testing.assert_close(renamed.plan[..., new_name], straight.plan, atol=1e-6, rtol=0)
-    torch.testing.assert_close(
-        renamed.prototypes[:, new_name], straight.prototypes, atol=1e-6, rtol=0
-    )
+    assert_close(renamed.plan[..., new_name], straight.plan)
+    assert_close(renamed.prototypes[:, new_name], straight.prototypes)
     assert_same_labels(renamed.labels, new_name[straight.labels], straight.plan)
 
 
@@ -144,10 +159,10 @@ def test_the_order_of_the_support_does_not_matter(classify, problem):
     permuted = classify(
         support[:, order], labels[:, order], query, n_way=problem.n_way, **steps(classify)
     )
-    torch.testing.assert_close(permuted.plan, straight.plan, atol=1e-6, rtol=0)
+    assert_close(permuted.plan, straight.plan)
 
 
-# Company does not matter: batch == loop, bit for bit.
+# Company does not matter: a batch is answered as its episodes alone.
 
 
 @CLASSIFIERS
@@ -160,35 +175,31 @@ def test_an_episode_is_answered_in_a_batch_as_alone(classify, problem):
         alone = classify(
             *(x[episode : episode + 1] for x in batch), n_way=problem.n_way, **steps(classify)
         )
-        for field in together._fields:
-            assert torch.equal(getattr(alone, field)[0], getattr(together, field)[episode]), field
+        assert_as_alone(alone, together, episode)
 
 
 @pytest.mark.parametrize("kind", ["counts", "at least"])
 @EXAMPLES
 @given(problem=any_dtype)
-@example(
-    problem=Problem(4, (1, 1, 1, 1, 1), 1, 1, 0, torch.float32)
-)  # torch sums an expanded tensor in another order
+@example(problem=Problem(4, (1, 1, 1, 1, 1), 1, 1, 0, torch.float32))
 def test_an_episode_with_told_sizes_is_answered_in_a_batch_as_alone(kind, problem):
     batch = problem.episodes()
     sizes = np.random.default_rng(problem.seed).dirichlet(np.ones(problem.n_way)) * problem.n_query
-    proportions = sizes.tolist() if kind == "counts" else AtLeast((0.7 * sizes).tolist())
-    together = assign_map(*batch, n_way=problem.n_way, proportions=proportions, n_steps=3)
+    prior = sizes.tolist() if kind == "counts" else AtLeast((0.7 * sizes).tolist())
+    together = assign_map(*batch, n_way=problem.n_way, prior=prior, n_steps=3)
     for episode in range(problem.n_episodes):
         alone = assign_map(
             *(x[episode : episode + 1] for x in batch),
             n_way=problem.n_way,
-            proportions=proportions,
+            prior=prior,
             n_steps=3,
         )
-        for field in together._fields:
-            assert torch.equal(getattr(alone, field)[0], getattr(together, field)[episode]), field
+        assert_as_alone(alone, together, episode)
 
 
 @EXAMPLES
 @given(problem=any_dtype)
-@example(problem=Problem(4, (1, 1), 7, 1, 0, torch.float32))  # as above
+@example(problem=Problem(4, (1, 1), 7, 1, 0, torch.float32))
 def test_an_episode_with_masses_common_to_all_is_solved_in_a_batch_as_alone(problem):
     rng = np.random.default_rng(problem.seed)
     cost = torch.tensor(
@@ -202,8 +213,8 @@ def test_an_episode_with_masses_common_to_all_is_solved_in_a_batch_as_alone(prob
         alone = solve_transport(
             cost[episode : episode + 1], lam=10.0, row_mass=rows, column_mass=columns
         )
-        for field in together._fields:
-            assert torch.equal(getattr(alone, field)[0], getattr(together, field)[episode]), field
+        assert_close(alone.plan[0], together.plan[episode])
+        assert alone.converged[0] == together.converged[episode]
 
 
 @LINES
@@ -215,8 +226,8 @@ def test_an_episode_is_preprocessed_in_a_batch_as_alone(line, problem):
     together = pipeline(support, query)
     for episode in range(problem.n_episodes):
         alone = pipeline(support[episode : episode + 1], query[episode : episode + 1])
-        assert torch.equal(alone[0][0], together[0][episode])
-        assert torch.equal(alone[1][0], together[1][episode])
+        assert_close(alone[0][0], together[0][episode], ROW_TOLERANCE)
+        assert_close(alone[1][0], together[1][episode], ROW_TOLERANCE)
 
 
 @LINES
@@ -226,10 +237,8 @@ def test_a_row_is_transformed_in_a_set_as_alone(line, problem):
     features = problem.episodes()[2].reshape(-1, problem.dim)
     pipeline = Pipeline.parse(line)
     together = pipeline.transform(features)
-    assert all(
-        torch.equal(pipeline.transform(row[None])[0], whole)
-        for row, whole in zip(features, together, strict=True)
-    )
+    for row, whole in zip(features, together, strict=True):
+        assert_close(pipeline.transform(row[None])[0], whole, ROW_TOLERANCE)
 
 
 # What a plan promises.
@@ -291,7 +300,7 @@ def test_least_sizes_are_met(problem, share):
         * np.random.default_rng(problem.seed).dirichlet(np.ones(problem.n_way))
     )
     got = assign_map(
-        *problem.episodes(), n_way=problem.n_way, proportions=AtLeast(sizes.tolist()), n_steps=3
+        *problem.episodes(), n_way=problem.n_way, prior=AtLeast(sizes.tolist()), n_steps=3
     )
     lacking = torch.from_numpy(sizes) - got.plan.double().sum(dim=-2)
     assert got.converged.all()

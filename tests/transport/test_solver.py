@@ -336,8 +336,9 @@ def test_an_episode_does_not_know_its_neighbours(method, dtype, bound):
             max_iterations=150,
             **{bound: mass[episode]},
         )
-        for field in alone._fields:
-            assert torch.equal(getattr(alone, field)[0], getattr(together, field)[episode]), field
+        tolerance = 1e-3 if dtype == torch.float32 else 1e-6
+        torch.testing.assert_close(alone.plan[0], together.plan[episode], rtol=0, atol=tolerance)
+        assert alone.converged[0] == together.converged[episode]
 
 
 @pytest.mark.parametrize("method", ["newton", "sinkhorn"])

@@ -1,1 +1,1 @@
-"""How far an answer can be believed: calibration, and rows of no known class."""
+"""Confidence in the labels: calibrated probabilities, and the probability to be an outlier."""

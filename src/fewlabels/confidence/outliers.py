@@ -1,21 +1,25 @@
-"""None of these: how probable it is that a query belongs to no class of the support.
+"""Outliers: the probability that a query belongs to no class of the support.
 
-A prototype is no help here: it is a mean of its queries, and outsiders among them pull it to themselves. So the
-labels are let loose on the graph of nearest rows, where they walk from row to row and die out on the way: queries
-of a named class are soon met, images of something else keep to themselves. How much of the labels a query meets is
-compared with two things that the episode can show:
+Prototypes do not help, because outliers among the queries move them. Instead, labels are
+propagated over the k-nearest-neighbor graph with decay 0.85 (label spreading, Zhou et al., 2004).
+Queries of a known class receive much label mass, queries of other classes receive little. The
+logarithm of the mass that a query receives is compared with two distributions of the episode:
 
-- insiders: labelled rows, each without its own label;
-- outsiders: queries without the labels of their class. Such a class is a neat cluster apart; real outsiders are
-  scattered and lie nearer, about half way to the insiders.
+- inliers: labelled rows, each without the mass of its own label;
+- a left-out class: queries without the mass of the labels of their class. Such a class is a
+  compact cluster. Real outliers are scattered and lie closer, about half way to the inliers.
 
-How many outsiders there are and where they lie is then read from the queries by expectation maximisation, starting
-from few.
-With one label a class no label can be left out: the middle of all queries stands for the insiders then, and where
-there are many outsiders their probabilities are too low. Their order is what to trust.
+The fraction of outliers and their mean are then estimated from the queries by expectation
+maximization, as class priors are (Saerens et al., 2002), starting from few outliers.
+
+With one label per class no label can be left out. The median of all queries then replaces the
+inliers, and with many outliers the probabilities are too low. Their order remains valid.
+
+Zhou, Bousquet, Lal, Weston, Schölkopf: Learning with local and global consistency. NIPS 2004.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -24,36 +28,41 @@ from torch import Tensor
 from fewlabels.methods.assignment import one_hot, prepare_episode
 from fewlabels.preprocess.neighbors import find_nearest, join_nearest
 
-# Chosen on validation classes of two feature families (CIFAR-FS val in a WRN, CUB val in EfficientNet-Lite0).
-MOST_NEIGHBORS = 15  # of a row in the graph; 8 and 25 lose a point of AUROC each
-LEAST_NEIGHBORS = 2  # or the graph falls apart
-DECAY = 0.85  # part of a walk that goes on at each step; 0.8 suits many outsiders, 0.9 few
-N_STEPS = 30  # after which less than 1 % still walks
-HALF_WAY = (
-    0.5  # where real outsiders lie from a class left out (0) to insiders (1); seen: 0.0 to 0.6
-)
-BELIEVED_ROWS = 20.0  # outsiders that this is worth beside those found; were it all, many of one kind would cost 4 times the false alarms
-NARROWER = 0.75  # spread of insiders and of outsiders, each, beside that of classes left out
-FARTHEST = 4.0  # spreads below a class left out at which a query counts as no farther: one that nothing reaches moves no mean
-LEAST_SPREAD, MOST_SPREAD = (
-    0.2,
-    1.0,
-)  # of the logarithms; seen: 0.3 to 0.9, but a few queries do not tell, nor classes that nothing joins
-MOST_APART = 4.0  # spreads from a class left out to insiders; seen: 2 to 3
-SPREAD_ROWS = 5.0  # labelled rows that these are worth beside those that can be left out
-FEW_OUTSIDERS, MANY_INSIDERS = (
-    1.0,
-    9.0,
-)  # queries of either kind before any is seen (a Beta distribution)
-USUAL_ROWS = (
-    2.0  # labelled rows that the middle of all queries counts for among those that can be left out
-)
-MOST_LEFT_OUT = 200  # labelled rows; each is a walk of its own
-N_ROUNDS = 30  # of the estimate of how many outsiders there are
-UNMET = 1e-9  # of the labels, for a query that no walk reaches
+
+@dataclass(frozen=True)
+class OutlierConstants:
+    """Hand-set numbers of the outlier model.
+
+    Chosen on the validation classes of two feature sets: CIFAR-FS in a WRN-28-10, CUB in
+    EfficientNet-Lite0. A spread is a standard deviation of the logarithm of the label mass.
+    """
+
+    neighbor_limit: int = 15  # neighbors per row; 8 and 25 cost 1 point of AUROC each
+    neighbor_minimum: int = 2  # neighbors per row; with one the graph falls apart
+    decay: float = 0.85  # fraction of the mass that moves on; 0.8 suits many outliers, 0.9 few
+    steps: int = 30  # propagation steps; less than 1 % of the mass is still moving
+    mean_position: float = (
+        0.5  # of outliers, from left-out class (0) to inliers (1); seen: 0 to 0.6
+    )
+    mean_rows: float = 20.0  # outliers that this position counts for; with more, false alarms x 4
+    spread_factor: float = 0.75  # spread of inliers and of outliers over that of left-out classes
+    spread_minimum: float = 0.2  # seen: 0.3 to 0.9, but few queries do not tell
+    spread_maximum: float = 1.0  # likewise
+    spread_rows: float = 5.0  # labelled rows that this prior of the spread counts for
+    tail_limit: float = 4.0  # spreads below a left-out class; a query without mass moves no mean
+    distance_limit: float = 4.0  # spreads between left-out class and inliers; seen: 2 to 3
+    outlier_count: float = 1.0  # queries before any is seen: a Beta distribution
+    inlier_count: float = 9.0  # likewise
+    median_rows: float = 2.0  # labelled rows that the median of all queries counts for
+    left_out_rows: int = 200  # labelled rows that are left out; each adds a column of masses
+    rounds: int = 30  # of expectation maximization
+    mass_floor: float = 1e-9  # label mass of a query that no label reaches; keeps its log finite
 
 
-def outsider_shares(
+OUTLIERS = OutlierConstants()
+
+
+def outlier_probabilities(
     support: Tensor,
     support_labels: Tensor,
     query: Tensor,
@@ -61,127 +70,125 @@ def outsider_shares(
     *,
     on_step: Callable[[], None] = lambda: None,
 ) -> Tensor:
-    """Probability that a query belongs to no class of the support, (E, S, D), (E, S), (E, Q, D) and (E, Q) -> (E, Q).
+    """Probability to be an outlier, (E, S, D), (E, S), (E, Q, D) and (E, Q) -> (E, Q).
 
-    With a single class there is no other that could play the outsider: all are 0.
+    With a single class there is no other class to leave out: all probabilities are 0.
 
     Args:
         support: As the classifier had it.
         support_labels: Class numbers.
         query: As the classifier had it.
         found: Class numbers that the classifier found for the queries.
-        on_step: Called many times on the way; what it raises ends the work.
+        on_step: Called once per step; an exception that it raises ends the work.
 
     >>> import torch
     >>> from fewlabels.methods.nearest import assign_nearest
     >>> noise = torch.randn(1, 36, 3, generator=torch.Generator().manual_seed(0))
-    >>> x = torch.eye(3).repeat_interleave(12, dim=0) + 0.1 * noise  # twelve rows each of three classes
-    >>> support, labels = x[:, [0, 1, 2, 12, 13, 14]], torch.tensor([[0, 0, 0, 1, 1, 1]])  # and two of them have labels
-    >>> query = x[:, [10, 11, 22, 23, 32, 33, 34, 35]]
-    >>> shares = outsider_shares(support, labels, query, assign_nearest(support, labels, query, n_way=2).labels)
-    >>> (shares > 0.5).int().tolist()
+    >>> x = torch.eye(3).repeat_interleave(12, dim=0) + 0.1 * noise  # 12 rows each of 3 classes
+    >>> support, labels = x[:, [0, 1, 2, 12, 13, 14]], torch.tensor([[0, 0, 0, 1, 1, 1]])
+    >>> query = x[:, [10, 11, 22, 23, 32, 33, 34, 35]]  # four of them of the class without labels
+    >>> found = assign_nearest(support, labels, query, n_way=2).labels
+    >>> (outlier_probabilities(support, labels, query, found) > 0.5).int().tolist()
     [[0, 0, 0, 0, 1, 1, 1, 1]]
     """
-    n_way = int(support_labels.max()) + 1  # each has a label
+    n_way = int(support_labels.max()) + 1  # each class has a label
     prepare_episode(support, support_labels, query, n_way)
     if n_way == 1:
         return query.new_zeros(query.shape[:2])
-    insiders, asked, outsiders, met = _meetings(
-        support, support_labels, query, found, n_way, on_step
-    )
-    apart, wide = _middle_and_spread(outsiders), _middle_and_spread(met)
-    spread = torch.minimum(NARROWER * apart.spread, wide.spread).clamp(LEAST_SPREAD, MOST_SPREAD)
-    insiders = torch.maximum(insiders, wide.middle - FARTHEST * spread)
-    n_asked = asked.sum(dim=-1, keepdim=True)
-    inside = ((insiders * asked).sum(dim=-1, keepdim=True) + USUAL_ROWS * wide.middle) / (
-        n_asked + USUAL_ROWS
-    )
-    squared = (((insiders - inside) ** 2) * asked).sum(dim=-1, keepdim=True)
-    spread = ((squared + SPREAD_ROWS * spread**2) / (n_asked + SPREAD_ROWS)).sqrt()
-    middle = torch.maximum(apart.middle, inside - MOST_APART * spread)
-    met = torch.maximum(met, middle - FARTHEST * spread)
-    believed = outside = middle + HALF_WAY * (inside - middle)
-    prior = torch.full_like(inside, FEW_OUTSIDERS / (FEW_OUTSIDERS + MANY_INSIDERS))
-    for _ in range(N_ROUNDS):
-        # Of two normal densities of one spread, the logarithm of their ratio falls steadily where insiders meet more labels.
-        evidence = (inside - outside).clamp_min(0.0) * ((inside + outside) / 2 - met) / spread**2
-        shares = torch.sigmoid(evidence + prior.logit())
-        n_outside = shares.sum(dim=-1, keepdim=True)
-        prior = (n_outside + FEW_OUTSIDERS) / (shares.shape[-1] + FEW_OUTSIDERS + MANY_INSIDERS)
-        outside = ((shares * met).sum(dim=-1, keepdim=True) + BELIEVED_ROWS * believed) / (
-            n_outside + BELIEVED_ROWS
-        )
-    return shares
+    masses = _label_masses(support, support_labels, query, found, n_way, on_step)
+    left_out, received = _fit_normal(masses.left_out), _fit_normal(masses.query)
+    spread = torch.minimum(OUTLIERS.spread_factor * left_out.spread, received.spread)
+    spread = spread.clamp(OUTLIERS.spread_minimum, OUTLIERS.spread_maximum)
+    inliers = torch.maximum(masses.inlier, received.median - OUTLIERS.tail_limit * spread)
+    n_used = masses.used.sum(dim=-1, keepdim=True)
+    total = (inliers * masses.used).sum(dim=-1, keepdim=True)
+    inlier_mean = (total + OUTLIERS.median_rows * received.median) / (n_used + OUTLIERS.median_rows)
+    squared = (((inliers - inlier_mean) ** 2) * masses.used).sum(dim=-1, keepdim=True)
+    variance = (squared + OUTLIERS.spread_rows * spread**2) / (n_used + OUTLIERS.spread_rows)
+    spread = variance.sqrt()
+    lowest = torch.maximum(left_out.median, inlier_mean - OUTLIERS.distance_limit * spread)
+    mass = torch.maximum(masses.query, lowest - OUTLIERS.tail_limit * spread)
+    expected = outlier_mean = lowest + OUTLIERS.mean_position * (inlier_mean - lowest)
+    n_prior = OUTLIERS.outlier_count + OUTLIERS.inlier_count
+    prior = torch.full_like(inlier_mean, OUTLIERS.outlier_count / n_prior)
+    for _ in range(OUTLIERS.rounds):
+        # Two normal distributions of equal spread: their log ratio is linear in the mass.
+        distance = (inlier_mean - outlier_mean).clamp_min(0.0)
+        log_ratio = distance * ((inlier_mean + outlier_mean) / 2 - mass) / spread**2
+        probabilities = torch.sigmoid(log_ratio + prior.logit())
+        count = probabilities.sum(dim=-1, keepdim=True)
+        prior = (count + OUTLIERS.outlier_count) / (probabilities.shape[-1] + n_prior)
+        total = (probabilities * mass).sum(dim=-1, keepdim=True)
+        outlier_mean = (total + OUTLIERS.mean_rows * expected) / (count + OUTLIERS.mean_rows)
+    return probabilities
 
 
 class _Normal(NamedTuple):
-    """A distribution in two numbers that a few odd values do not move, (E, 1) each."""
+    """A normal distribution fitted by quantiles, which outliers hardly move, (E, 1) each."""
 
-    middle: Tensor
-    spread: Tensor  # the standard deviation where it is normal
-
-
-def _middle_and_spread(x: Tensor) -> _Normal:
-    low, middle, high = x.quantile(x.new_tensor([0.16, 0.5, 0.84]), dim=-1)[..., None]
-    return _Normal(middle, (high - low) / 2)
+    median: Tensor
+    spread: Tensor
 
 
-def _meetings(
+def _fit_normal(x: Tensor) -> _Normal:
+    low, median, high = x.quantile(x.new_tensor([0.16, 0.5, 0.84]), dim=-1)[..., None]
+    return _Normal(median, (high - low) / 2)
+
+
+class _Masses(NamedTuple):
+    """Logarithms of label masses; other labels make up for the mass of those left out."""
+
+    inlier: Tensor  # (E, R) of labelled rows without their own label
+    used: Tensor  # (E, R) 1 where another row has the label of this one, else 0
+    left_out: Tensor  # (E, Q) of queries without the labels of their class
+    query: Tensor  # (E, Q) of queries
+
+
+def _label_masses(
     support: Tensor,
     support_labels: Tensor,
     query: Tensor,
     labels: Tensor,
     n_way: int,
     on_step: Callable[[], None],
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Logarithms of how much of the labels is met; what is left out is made up for by the other labels of its class, or other classes.
-
-    By labelled rows without their own label, (E, R), and which of them share their class with another, (E, R); by
-    queries without the labels of their class, (E, Q); and by queries, (E, Q).
-    """
+) -> _Masses:
     n_support = support.shape[1]
-    left_out = (
-        torch.linspace(0, n_support - 1, min(n_support, MOST_LEFT_OUT), device=support.device)
-        .round()
-        .long()
-    )
+    n_rows = min(n_support, OUTLIERS.left_out_rows)
+    rows = torch.linspace(0, n_support - 1, n_rows, device=support.device).round().long()
     dtype = torch.float64 if torch.float64 in (support.dtype, query.dtype) else torch.float32
-    x = torch.nn.functional.normalize(
-        torch.cat([support.to(dtype), query.to(dtype)], dim=1), dim=-1
-    )
+    x = torch.cat([support.to(dtype), query.to(dtype)], dim=1)
+    x = torch.nn.functional.normalize(x, dim=-1)
     members = one_hot(support_labels, n_way, x.dtype)
-    starts = x.new_zeros(*x.shape[:2], n_way + len(left_out))
-    starts[:, :n_support, :n_way] = members
-    starts[:, left_out, n_way:] = torch.eye(len(left_out), dtype=x.dtype, device=x.device)
-    n_neighbors = x.shape[1] // (
-        n_way + 1
-    )  # rows of a class if all are equally large and the outsiders are one more
-    n_neighbors = min(max(n_neighbors, LEAST_NEIGHBORS), MOST_NEIGHBORS, x.shape[1] - 1)
-    ends = _walk(x, starts, n_neighbors=n_neighbors, on_step=on_step)
-    of_rows, of_queries = ends[:, left_out, :n_way], ends[:, n_support:, :n_way]
-    own = ends[:, left_out, n_way:].diagonal(dim1=1, dim2=2)
-    classes = members[:, left_out]
+    initial = x.new_zeros(*x.shape[:2], n_way + n_rows)
+    initial[:, :n_support, :n_way] = members
+    initial[:, rows, n_way:] = torch.eye(n_rows, dtype=x.dtype, device=x.device)
+    n_neighbors = x.shape[1] // (n_way + 1)  # rows per class, if the outliers are one more class
+    n_neighbors = max(n_neighbors, OUTLIERS.neighbor_minimum)
+    n_neighbors = min(n_neighbors, OUTLIERS.neighbor_limit, x.shape[1] - 1)
+    masses = _spread_labels(x, initial, n_neighbors=n_neighbors, on_step=on_step)
+    of_rows, of_queries = masses[:, rows, :n_way], masses[:, n_support:, :n_way]
+    own = masses[:, rows, n_way:].diagonal(dim1=1, dim2=2)
+    classes = members[:, rows]
     shots = (classes * members.sum(dim=-2, keepdim=True)).sum(dim=-1)
     from_class = (classes * of_rows).sum(dim=-1) - own
     without_own = of_rows.sum(dim=-1) - own + from_class / (shots - 1).clamp_min(1)
-    without_class = (
-        (of_queries * (1 - one_hot(labels, n_way, x.dtype))).sum(dim=-1) * n_way / (n_way - 1)
+    others = 1 - one_hot(labels, n_way, x.dtype)
+    without_class = (of_queries * others).sum(dim=-1) * n_way / (n_way - 1)
+    inlier, left_out, received = (
+        mass.clamp_min(OUTLIERS.mass_floor).log()
+        for mass in (without_own, without_class, of_queries.sum(dim=-1))
     )
-    insiders, outsiders, met = (
-        x.clamp_min(UNMET).log() for x in (without_own, without_class, of_queries.sum(dim=-1))
-    )
-    return insiders, (shots > 1).to(met), outsiders, met
+    return _Masses(inlier, (shots > 1).to(received), left_out, received)
 
 
-def _walk(x: Tensor, starts: Tensor, *, n_neighbors: int, on_step: Callable[[], None]) -> Tensor:
-    """Where walks that start from rows end, (E, N, D) unit vectors and (E, N, C) masses -> (E, N, C).
-
-    A step leads along the graph of nearest rows, see `neighbors.join_nearest`.
-    """
-    step = join_nearest(find_nearest(x, n_neighbors, on_step=on_step))
-    start = starts.reshape(len(step), -1)
-    ends = start
-    for _ in range(N_STEPS):
+def _spread_labels(
+    x: Tensor, initial: Tensor, *, n_neighbors: int, on_step: Callable[[], None]
+) -> Tensor:
+    """Label spreading on the graph of rows of norm 1, (E, N, D) and (E, N, C) -> (E, N, C)."""
+    graph = join_nearest(find_nearest(x, n_neighbors, on_step=on_step))
+    start = initial.reshape(len(graph), -1)
+    masses = start
+    for _ in range(OUTLIERS.steps):
         on_step()
-        ends = DECAY * torch.sparse.mm(step, ends) + (1 - DECAY) * start
-    return ends.reshape(starts.shape)
+        masses = OUTLIERS.decay * torch.sparse.mm(graph, masses) + (1 - OUTLIERS.decay) * start
+    return masses.reshape(initial.shape)

@@ -1,1 +1,1 @@
-"""The same answers, faster: fused code behind the classifiers. Private; `evaluation.engines` is its only door."""
+"""Fused code with the labels of the readable methods, faster; private to the engines."""

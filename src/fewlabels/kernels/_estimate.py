@@ -1,4 +1,4 @@
-"""Unknown class sizes and sharpness of one episode, compiled: `methods.estimation` in Gram space, classes first, (W, Q).
+"""`methods.estimation` of one episode, compiled, in Gram space, with classes first, (W, Q).
 
 Rows 0..S-1 of a Gram matrix are the support, rows S..S+Q-1 the queries, zeros beyond.
 """
@@ -8,29 +8,24 @@ import math
 import numpy as np
 
 from fewlabels.kernels._math import Array, accumulate, fast_jit
-from fewlabels.kernels._transport import share, solve_biases
-from fewlabels.kernels.codes import (
-    CALIBRATION,
-    FREE_STEPS,
-    LENGTH_TRUST,
-    LONGEST_LAM,
-    OF_MANY_CLASSES,
-    OF_SMALL_CLASSES,
-    OWN_SHARE,
-    PRIOR_COUNT,
-    ROUNDS,
-    SHARPNESS_OF_WEIGHT,
-    SHORTEST_LAM,
-    SHRINK_TO,
-    UNEVEN_AT,
-)
+from fewlabels.kernels._transport import fill_plan, solve_biases
+from fewlabels.methods.estimation import ESTIMATION
+
+FREE_STEPS, NORM_WEIGHT = ESTIMATION.free_steps, ESTIMATION.norm_weight
+OWN_WEIGHT_LIMIT, PRIOR_COUNT = ESTIMATION.own_weight_limit, ESTIMATION.prior_count
+IMBALANCE_THRESHOLD, SAMPLING_NOISE = ESTIMATION.imbalance_threshold, ESTIMATION.sampling_noise
+WAY_NOISE, REFERENCE_WAY = ESTIMATION.way_noise, ESTIMATION.reference_way
+WEIGHT_SLOPE, MASS_FLOOR = ESTIMATION.weight_slope, ESTIMATION.mass_floor
+LAM_TARGET, LAM_FACTOR = ESTIMATION.lam_target, ESTIMATION.lam_factor
+LAM_MINIMUM, LAM_MAXIMUM = ESTIMATION.lam_minimum, ESTIMATION.lam_maximum
+LAM_ROUNDS = ESTIMATION.lam_rounds
 
 
 @fast_jit
 def plan_means(
     g: Array, support_labels: Array, plan: Array, coordinates: Array, totals: Array
 ) -> None:
-    """Coordinates <c, x> of the class means of support and shared-out queries, (W, n), and their masses, (W,)."""
+    """Fill in <c, x> for the class means c of support and plan, (W, n), and their masses, (W,)."""
     n_way, n_query = plan.shape
     n_support = len(support_labels)
     sums = np.zeros(coordinates.shape, g.dtype)
@@ -49,7 +44,7 @@ def plan_means(
 
 
 @fast_jit
-def free_shares(
+def free_plan(
     g: Array,
     support_labels: Array,
     n_way: int,
@@ -59,32 +54,32 @@ def free_shares(
     prior: bool,
     plan: Array,
 ) -> None:
-    """Shares with free class sizes, (W, Q), in place: `methods.estimation.free_shares`."""
+    """`methods.estimation.free_plan`, (W, Q), in place."""
     n_support, m = len(support_labels), g.shape[1]
-    nothing = np.zeros((n_way, n_query), g.dtype)
+    no_plan = np.zeros((n_way, n_query), g.dtype)
     prototypes, moved = np.empty((n_way, m), g.dtype), np.empty((n_way, m), g.dtype)
     shots, totals, mass = np.zeros(n_way), np.empty(n_way), np.empty(n_way)
-    plan_means(g, support_labels, nothing, prototypes, shots)
-    lengths = np.zeros(n_way)
+    plan_means(g, support_labels, no_plan, prototypes, shots)
+    norms = np.zeros(n_way)
     for i in range(n_support):
         j = support_labels[i]
-        lengths[j] += prototypes[j, i] / shots[j] - g[i, i] / shots[j] ** 2
-    average = (lengths * shots).sum() / max((shots - 1).sum(), 1.0)
+        norms[j] += prototypes[j, i] / shots[j] - g[i, i] / shots[j] ** 2
+    average = (norms * shots).sum() / max((shots - 1).sum(), 1.0)
     for j in range(n_way):
-        lengths[j] = LENGTH_TRUST * (lengths[j] + average / shots[j])
+        norms[j] = NORM_WEIGHT * (norms[j] + average / shots[j])
     own = np.zeros((n_way, n_query), g.dtype)
     scores = np.empty((n_way, n_query), g.dtype)
     biases = np.zeros(n_way)
     largest = np.empty((2, n_query), g.dtype)
-    sharp, move, least = g.dtype.type(lam), g.dtype.type(alpha), g.dtype.type(OWN_SHARE)
+    scale, move, least = g.dtype.type(lam), g.dtype.type(alpha), g.dtype.type(OWN_WEIGHT_LIMIT)
     one = g.dtype.type(1)
     for step in range(FREE_STEPS + 1):
         for j in range(n_way):
-            length = g.dtype.type(lengths[j])
+            norm = g.dtype.type(norms[j])
             for i in range(n_query):
-                near = prototypes[j, n_support + i] - own[j, i] * g[n_support + i, n_support + i]
-                scores[j, i] = sharp * (2 * near / max(one - own[j, i], least) - length)
-        share(scores, biases, plan, mass, largest)
+                inner = prototypes[j, n_support + i] - own[j, i] * g[n_support + i, n_support + i]
+                scores[j, i] = scale * (2 * inner / max(one - own[j, i], least) - norm)
+        fill_plan(scores, biases, plan, mass, largest)
         if prior:
             for j in range(n_way):
                 biases[j] = math.log(mass[j] + PRIOR_COUNT)
@@ -100,44 +95,45 @@ def free_shares(
 
 @fast_jit
 def estimate_lam(g: Array, support_labels: Array, n_way: int, n_query: int, alpha: float) -> float:
-    """Sharpness from the spread of the features: `methods.estimation.estimate_lam`."""
-    lam = SHRINK_TO
+    """`methods.estimation.estimate_lam`."""
+    lam = LAM_TARGET
     if n_way < 2 or n_query < n_way:
         return lam
     plan = np.empty((n_way, n_query), g.dtype)
-    for _ in range(ROUNDS):
-        free_shares(g, support_labels, n_way, n_query, lam, alpha, True, plan)
-        found = CALIBRATION * _sharpness(g, support_labels, plan)
-        lam = min(max(found, SHORTEST_LAM), LONGEST_LAM) if 0 < found < np.inf else SHRINK_TO
-    return math.sqrt(SHRINK_TO * lam)
+    for _ in range(LAM_ROUNDS):
+        free_plan(g, support_labels, n_way, n_query, lam, alpha, True, plan)
+        found = LAM_FACTOR * _gaussian_lam(g, support_labels, plan)
+        lam = min(max(found, LAM_MINIMUM), LAM_MAXIMUM) if 0 < found < np.inf else LAM_TARGET
+    return math.sqrt(LAM_TARGET * lam)
 
 
 @fast_jit
-def _sharpness(g: Array, support_labels: Array, plan: Array) -> float:
+def _gaussian_lam(g: Array, support_labels: Array, plan: Array) -> float:
+    """`methods.estimation._gaussian_lam`; 0 where it is not defined."""
     n_way, n_query = plan.shape
     n_support = len(support_labels)
     coordinates, totals = np.empty((n_way, g.shape[1]), g.dtype), np.empty(n_way)
     plan_means(g, support_labels, plan, coordinates, totals)
-    means, mass, near = np.zeros((n_way, n_way)), np.full(n_way, 0.0), np.empty(n_way)
+    means, mass, inner = np.zeros((n_way, n_way)), np.full(n_way, 0.0), np.empty(n_way)
     squared = 0.0
     for i in range(n_query):
-        middle = 0.0
+        mean = 0.0
         for j in range(n_way):
             own = plan[j, i] / totals[j]
-            near[j] = (coordinates[j, n_support + i] - own * g[n_support + i, n_support + i]) / max(
-                1 - own, OWN_SHARE
-            )
-            middle += near[j] / n_way
+            inner[j] = (
+                coordinates[j, n_support + i] - own * g[n_support + i, n_support + i]
+            ) / max(1 - own, OWN_WEIGHT_LIMIT)
+            mean += inner[j] / n_way
         for j in range(n_way):
-            near[j] -= middle
-            squared += near[j] * near[j]
+            inner[j] -= mean
+            squared += inner[j] * inner[j]
         for j in range(n_way):
             mass[j] += plan[j, i]
             for k in range(n_way):
-                means[j, k] += plan[j, i] * near[k]
+                means[j, k] += plan[j, i] * inner[k]
     within = squared
     for j in range(n_way):
-        mass[j] = max(mass[j], 1e-6)
+        mass[j] = max(mass[j], MASS_FLOOR)
         for k in range(n_way):
             means[j, k] /= mass[j]
             within -= mass[j] * means[j, k] ** 2
@@ -155,28 +151,28 @@ def _sharpness(g: Array, support_labels: Array, plan: Array) -> float:
 
 
 @fast_jit
-def _evidence(
+def _log_evidence(
     g: Array, support_labels: Array, plan: Array, lam: float, solve: bool, tol: float
 ) -> float:
-    """`methods.estimation.evidence`; NaN where the biases were not found."""
+    """`methods.estimation.log_evidence`; NaN where the biases were not found."""
     n_way, n_query = plan.shape
     n_support = len(support_labels)
     coordinates, totals = np.empty((n_way, g.shape[1]), g.dtype), np.empty(n_way)
     plan_means(g, support_labels, plan, coordinates, totals)
-    lengths, mass, biases = np.zeros(n_way), np.zeros(n_way), np.empty(n_way)
+    norms, mass, biases = np.zeros(n_way), np.zeros(n_way), np.empty(n_way)
     for i in range(n_support):
-        lengths[support_labels[i]] += coordinates[support_labels[i], i] / totals[support_labels[i]]
+        norms[support_labels[i]] += coordinates[support_labels[i], i] / totals[support_labels[i]]
     for j in range(n_way):
         for i in range(n_query):
             mass[j] += plan[j, i]
-            lengths[j] += plan[j, i] * coordinates[j, n_support + i] / totals[j]
+            norms[j] += plan[j, i] * coordinates[j, n_support + i] / totals[j]
         biases[j] = math.log(mass[j] + PRIOR_COUNT)
     scores = np.empty((n_way, n_query), g.dtype)
-    sharp = g.dtype.type(lam)
+    scale = g.dtype.type(lam)
     for j in range(n_way):
-        length = g.dtype.type(lengths[j])
+        norm = g.dtype.type(norms[j])
         for i in range(n_query):
-            scores[j, i] = sharp * (2 * coordinates[j, n_support + i] - length)
+            scores[j, i] = scale * (2 * coordinates[j, n_support + i] - norm)
     if solve:
         solver, spare = np.empty((n_way + 4, n_way)), np.empty((n_way, n_query), g.dtype)
         reached, largest = np.empty(n_way), np.empty((2, n_query), g.dtype)
@@ -186,7 +182,7 @@ def _evidence(
     total = 0.0
     for i in range(n_support):
         j = support_labels[i]
-        total += lam * (2 * coordinates[j, i] - lengths[j])
+        total += lam * (2 * coordinates[j, i] - norms[j])
     for i in range(n_query):
         top = -1e300
         for j in range(n_way):
@@ -196,37 +192,41 @@ def _evidence(
             summed += math.exp(scores[j, i] + biases[j] - top)
         total += top + math.log(summed)
     for j in range(n_way):
-        total += math.lgamma(mass[j] + 2) - mass[j] * biases[j]
+        total += math.lgamma(mass[j] + PRIOR_COUNT + 1) - mass[j] * biases[j]
     return total
 
 
 @fast_jit
-def weigh(
+def blend_plans(
     g: Array, support_labels: Array, equal: Array, lam: float, alpha: float, tol: float
 ) -> float:
-    """Turn the plan of equal classes into the estimated one, (W, Q), in place; returns the weight of "free", NaN if unsolved."""
+    """Turn the balanced plan into the estimated one, (W, Q), in place.
+
+    Returns the weight of the free plan, 0 to 1; -1 where a solve failed or a number is NaN.
+    """
     n_way, n_query = equal.shape
-    flat, free = np.empty((n_way, n_query), g.dtype), np.empty((n_way, n_query), g.dtype)
-    free_shares(g, support_labels, n_way, n_query, lam, alpha, False, flat)
-    free_shares(g, support_labels, n_way, n_query, lam, alpha, True, free)
+    without_prior, free = np.empty((n_way, n_query), g.dtype), np.empty((n_way, n_query), g.dtype)
+    free_plan(g, support_labels, n_way, n_query, lam, alpha, False, without_prior)
+    free_plan(g, support_labels, n_way, n_query, lam, alpha, True, free)
     spread = 0.0
     for j in range(n_way):
         mass = 0.0
         for i in range(n_query):
-            mass += flat[j, i]
+            mass += without_prior[j, i]
         spread += (mass * n_way / n_query - 1) ** 2 / n_way
-    for_free = _evidence(g, support_labels, free, lam, False, tol)
-    for_equal = _evidence(g, support_labels, equal, lam, True, tol)
-    unevenness = math.sqrt(spread) + max(for_free - for_equal, 0.0) / n_query
+    for_free = _log_evidence(g, support_labels, free, lam, False, tol)
+    for_equal = _log_evidence(g, support_labels, equal, lam, True, tol)
+    gain = for_free - for_equal
+    score = math.sqrt(spread) + (0.0 if gain < 0 else gain) / n_query  # NaN stays
     threshold = (
-        UNEVEN_AT
-        + OF_SMALL_CLASSES * math.sqrt(n_way / n_query)
-        + OF_MANY_CLASSES * math.log(max(n_way / 5, 1.0))
+        IMBALANCE_THRESHOLD
+        + SAMPLING_NOISE * math.sqrt(n_way / n_query)
+        + WAY_NOISE * math.log(max(n_way / REFERENCE_WAY, 1.0))
     )
-    certainty = 1 / (1 + math.exp(-SHARPNESS_OF_WEIGHT * (unevenness - threshold)))
+    certainty = 1 / (1 + math.exp(-WEIGHT_SLOPE * (score - threshold)))
     weight = g.dtype.type(certainty)
     rest = g.dtype.type(1 - certainty)
     for j in range(n_way):
         for i in range(n_query):
             equal[j, i] = weight * free[j, i] + rest * equal[j, i]
-    return certainty if for_equal == for_equal else -1.0
+    return certainty if score >= 0 else -1.0  # NaN is not

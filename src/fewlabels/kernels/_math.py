@@ -1,32 +1,31 @@
-"""Compiled building blocks: an exponential that vectorises, Gram matrices, tiny linear solves.
+"""Compiled building blocks: an exponential that vectorizes, Gram matrices, small linear solves.
 
-`fastmath` lets the compiler reorder sums, so that they run in vector registers. The order is fixed
-at compile time: an episode's bits depend on nothing but the episode.
+The compiler may reorder sums, so that they run in vector registers. The order is fixed at compile
+time: an episode's bits depend on nothing but the episode. NaN and infinity keep their meaning: the
+flags "nnan" and "ninf" of LLVM, which remove all checks for them, are not set.
 """
 
 import math
 from typing import Any
 
-import numba
 import numpy as np
 from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic, overload
 from numpy.typing import NDArray
 
+from fewlabels.kernels.compilation import jit
+
 Array = NDArray[Any]
-fast_jit = numba.njit(cache=True, nogil=True, fastmath=True, error_model="numpy", inline="never")
+FAST = {"reassoc", "contract", "nsz", "arcp", "afn"}  # all of "fast" but "nnan" and "ninf"
+fast_jit = jit(fastmath=FAST, error_model="numpy", inline="never")
 
 _LOG2E = np.float32(1.44269504)
-_LN2_HIGH, _LN2_LOW = (
-    np.float32(0.693359375),
-    np.float32(-2.12194440e-4),
-)  # their sum is ln 2 to 40 bits
-STRIP = 1024  # features of a strip: those of 80 rows in float32 are 320 kB, near enough to the core; shorter ones spend more on adding up
-GROUP = 5  # classes whose sums are formed together; papers have 5, 10 or 20
-_SMALLEST_EXPONENT = np.float32(
-    -40.0
-)  # e^-40 = 4e-18 is nothing beside 1, and products of two such shares are not yet subnormal (slow)
+_LN2_HIGH, _LN2_LOW = np.float32(0.693359375), np.float32(-2.12194440e-4)  # ln 2 to 40 bits
+STRIP = 1024  # features per strip: 320 kB for 80 rows in float32, which fits the cache of a core
+GROUP = 5  # classes whose sums are formed together; papers have 5, 10 or 20 classes
+# e^-40 = 4e-18 is nothing next to 1, and products of two such numbers are not yet subnormal (slow).
+_LOWEST_EXPONENT = np.float32(-40.0)
 
 
 @intrinsic
@@ -44,7 +43,7 @@ def exp(x: float) -> float:
     return math.exp(x)
 
 
-@overload(exp, jit_options={"fastmath": True}, inline="always")
+@overload(exp, jit_options={"fastmath": FAST}, inline="always")
 def _compile_exp(x: Any) -> Any:
     if x == types.float32:
         return _exp32
@@ -56,8 +55,8 @@ def _exp64(x: Any) -> Any:
 
 
 def _exp32(x: Any) -> Any:
-    """By 2^k times a polynomial on [-ln 2 / 2, ln 2 / 2]; relative error below 2e-7. No call, so it vectorises."""
-    x = max(x, _SMALLEST_EXPONENT)
+    """2^k times a polynomial on [-ln 2 / 2, ln 2 / 2]; relative error below 2e-7; no call."""
+    x = max(x, _LOWEST_EXPONENT)  # in this order, which keeps NaN
     k = np.floor(x * _LOG2E + np.float32(0.5))
     r = x - k * _LN2_HIGH - k * _LN2_LOW
     p = np.float32(1 / 720)
@@ -72,10 +71,10 @@ def _exp32(x: Any) -> Any:
 
 @fast_jit
 def gram(x: Array, rows: Array, g: Array) -> None:
-    """Inner products of some rows, (N, D) and (n,) -> (n', n') with zeros beyond n, in place; n' must be a multiple of 4.
+    """Inner products of some rows, (N, D) and (n,) -> (n', n'), in place; zeros beyond n.
 
-    A strip of the features at a time, so that all rows' strips stay near the core; blocks of 4 by 4
-    rows keep 16 sums in registers while 8 vectors stream by; the upper half is mirrored.
+    n' must be a multiple of 4. The features are cut into strips that fit the cache. Blocks of 4 by
+    4 rows keep 16 sums in registers. The upper half is mirrored.
     """
     n, dim = len(g), x.shape[1]
     padded = np.empty(n, np.int64)
@@ -143,7 +142,7 @@ def gram(x: Array, rows: Array, g: Array) -> None:
 
 @fast_jit
 def solve_in_place(a: Array, b: Array) -> bool:
-    """Solve a x = b for a symmetric positive definite a by Cholesky; b becomes x. False where a is not."""
+    """Solve a x = b by Cholesky; b becomes x. False where a is not positive definite, or NaN."""
     n = len(b)
     for j in range(n):
         for k in range(j):
@@ -179,8 +178,8 @@ def dot(a: Array, b: Array) -> float:
 def accumulate(plan: Array, queries: Array, sums: Array, moved: Array) -> None:
     """Fill moved = sums + plan @ queries, (W, Q) and (Q, n) -> (W, n).
 
-    Five classes by four queries at a time: what is loaded once is used for twenty products. Rows are indexed
-    in place: taken out as arrays of their own they cost half as much again.
+    Five classes by four queries at a time: each number loaded is used in several products. Rows are
+    indexed in place: as arrays of their own they take 1.5 times as long.
     """
     n_way, n_query = plan.shape
     n = queries.shape[1]

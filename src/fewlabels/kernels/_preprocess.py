@@ -1,27 +1,36 @@
-"""`unit` and `center` of one episode, compiled: on the vectors, and on their inner products (Gram space)."""
+"""`unit` and `center` of one episode, compiled, on the vectors or on their inner products."""
 
 import math
 
 import numpy as np
 
 from fewlabels.kernels._math import Array, dot, fast_jit
-from fewlabels.kernels.codes import CENTER_BY_SUPPORT, CENTER_JOINTLY
+from fewlabels.kernels.codes import CENTER_BY_SUPPORT, CENTER_JOINTLY, KERNELS
+
+SQUARED_NORM_FLOOR = KERNELS.squared_norm_floor
 
 
 @fast_jit
-def normalise_rows(x: Array) -> None:
+def normalize_rows(x: Array) -> None:
     """Unit norm of each row; a zero vector stays zero."""
     for i in range(len(x)):
         row = x[i]
         squared = dot(row, row)
-        scale = x.dtype.type(1.0 / math.sqrt(squared)) if squared > 1e-30 else x.dtype.type(0)
+        scale = (
+            x.dtype.type(1.0 / math.sqrt(squared))
+            if squared > SQUARED_NORM_FLOOR
+            else x.dtype.type(0)
+        )
         for k in range(len(row)):
             row[k] *= scale
 
 
 @fast_jit
 def center_rows(x: Array, n_support: int, n_query: int, step: int) -> None:
-    """Subtract each side's mean, the joint one or the support's; a side of one row loses the joint one, as in `center`."""
+    """Subtract the mean of each side, of both or of the support, as `preprocess.steps` does.
+
+    A side of one row is centered by the mean of all rows.
+    """
     n = n_support + n_query
     one = x.dtype.type(1)
     means = np.zeros((2, x.shape[1]), x.dtype)
@@ -41,12 +50,12 @@ def center_rows(x: Array, n_support: int, n_query: int, step: int) -> None:
 
 
 @fast_jit
-def normalise_gram(g: Array) -> None:
-    """Unit norm in Gram space: divide by the norms of row and column."""
+def normalize_gram(g: Array) -> None:
+    """Unit norm in Gram space: divide by the norms of both vectors; a zero vector stays zero."""
     n = len(g)
     scale = np.empty(n, g.dtype)
     for i in range(n):
-        scale[i] = 1.0 / math.sqrt(g[i, i]) if g[i, i] > 1e-30 else 0.0
+        scale[i] = 1.0 / math.sqrt(g[i, i]) if g[i, i] > SQUARED_NORM_FLOOR else 0.0
     for i in range(n):
         for j in range(n):
             g[i, j] *= scale[i] * scale[j]
@@ -54,15 +63,13 @@ def normalise_gram(g: Array) -> None:
 
 @fast_jit
 def center_gram(g: Array, n_support: int, n_query: int, step: int) -> None:
-    """Centering in Gram space: each side's mean, the joint one or the support's leaves rows and columns."""
+    """The same in Gram space."""
     n = n_support + n_query
     one = g.dtype.type(1)
     toward = np.zeros((2, len(g)), g.dtype)  # <x_i, mean of side>
     for side in range(2):
         first, last = (0, n_support) if side == 0 or step == CENTER_BY_SUPPORT else (n_support, n)
-        if (
-            step == CENTER_JOINTLY or last - first <= 1
-        ):  # a side of one row is centered by the mean of all, as in `center`
+        if step == CENTER_JOINTLY or last - first <= 1:
             first, last = 0, n
         means, inverse = toward[side], one / (last - first)
         for i in range(first, last):

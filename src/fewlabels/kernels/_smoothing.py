@@ -1,47 +1,47 @@
-"""`preprocess.smoothing` of one episode, compiled, in Gram space: rows 0..n-1 of the matrices, zeros beyond."""
+"""`preprocess.smoothing` of one episode, compiled, in Gram space; matrices have zeros beyond n."""
 
 import math
 
 import numpy as np
 
 from fewlabels.kernels._math import Array, fast_jit, gram
-from fewlabels.kernels.codes import (
-    CLOSEST,
-    HOPS,
-    NEARLY_ANOTHER,
-    NEARLY_ANOTHER_SHORTENED,
-    OWN_WEIGHT,
-    SAME,
-    WITHIN,
-)
+from fewlabels.kernels.codes import KERNELS
+from fewlabels.preprocess.smoothing import SMOOTHING
 
-NO_COSINE = -2.0
-HALVINGS = 40  # of the range of cosines: then two that are not yet told apart are taken for equal
+OWN_WEIGHT, HOPS = SMOOTHING.own_weight, SMOOTHING.hops
+WHITENING_NEIGHBORS = SMOOTHING.whitening_neighbors
+WHITENING_VARIANCE, VARIANCE_FLOOR = SMOOTHING.whitening_variance, SMOOTHING.variance_floor
+NEIGHBOR_GAP, WHITENED_NEIGHBOR_GAP = KERNELS.neighbor_gap, KERNELS.whitened_neighbor_gap
+FLOAT32_PIVOT, FLOAT64_PIVOT = KERNELS.float32_pivot, KERNELS.float64_pivot
+COSINE_BOUND = 2.0  # outside the range of cosines
+HALVINGS = 40  # of the range of cosines; two that still are not separated are taken for equal
 
 
 @fast_jit
-def beside_neighbors(
+def append_neighbor_means(
     g: Array, n: int, dim: int, neighbors: int, weight: float, wide: Array
 ) -> float:
-    """Gram matrix of the shortened vectors beside their smoothed copies, in place.
+    """Gram matrix of `smoothing.append_neighbor_means`, in place.
 
-    Returns how nearly a neighbour was another: 1 where the roundings of float32 just cannot make it one.
+    Returns how clear the choices were: below 1, rounding in float32 may lead to others.
 
     Args:
         g: Inner products of unit vectors, (n', n').
-        n: How many rows there are.
+        n: Number of rows.
         dim: Features of the vectors.
-        neighbors: Of a row.
-        weight: Of the smoothed copies.
+        neighbors: Per row.
+        weight: Of the neighbor means.
         wide: Out, (n', n').
     """
-    closest = _shorten_within(g, n, dim, neighbors, wide) / NEARLY_ANOTHER
+    smallest, growth = _whiten_within(g, n, dim, neighbors, wide)
+    gap = smallest / NEIGHBOR_GAP
+    needed = WHITENED_NEIGHBOR_GAP * max(growth * growth, 1.0)
     near = np.zeros((n, n), g.dtype)
     zero = g.dtype.type(0)
     for i in range(n):
-        last, beyond = _find_last(wide, i, n, neighbors)
+        last, beyond = _find_kth(wide, i, n, neighbors)
         if last > 0:
-            closest = min(closest, (last - max(beyond, zero)) / NEARLY_ANOTHER_SHORTENED)
+            gap = min(gap, (last - max(beyond, zero)) / needed)
         for j in range(n):
             if j != i and wide[i, j] >= last and wide[i, j] > 0:
                 near[i, j] += wide[i, j] / 2
@@ -57,18 +57,17 @@ def beside_neighbors(
     for i in range(n):
         for j in range(n):
             if near[i, j] > 0:
-                near[i, counts[i]] = (
-                    near[i, j] * scale[i] * scale[j]
-                )  # packed to the left; counts[i] <= j
+                # Packed to the left: counts[i] <= j.
+                near[i, counts[i]] = near[i, j] * scale[i] * scale[j]
                 columns[i, counts[i]] = j
                 counts[i] += 1
     smoothed, spare = np.empty((n, n), g.dtype), np.empty((n, n), g.dtype)
     for i in range(n):
         for j in range(n):
             smoothed[i, j] = wide[i, j]
-    for _ in range(2):  # from both sides
+    for _ in range(2):  # rows, then columns
         for _ in range(HOPS):
-            _apply(near, columns, counts, smoothed, spare)
+            _apply_graph(near, columns, counts, smoothed, spare)
             smoothed, spare = spare, smoothed
         for i in range(n):
             for j in range(n):
@@ -80,17 +79,14 @@ def beside_neighbors(
     for i in range(n):
         for j in range(n):
             wide[i, j] = (wide[i, j] + factor * smoothed[i, j] * scale[i] * scale[j]) * total_weight
-    return closest
+    return gap
 
 
 @fast_jit
-def _find_last(g: Array, i: int, n: int, k: int) -> tuple[float, float]:
-    """The k-th largest product of row i with others, and the one after it: by halving the range, which needs no sorting."""
-    low, high = g.dtype.type(NO_COSINE), g.dtype.type(-NO_COSINE)
-    zero, one = (
-        g.dtype.type(0),
-        g.dtype.type(1),
-    )  # a count in the type of what is counted runs in vector registers
+def _find_kth(g: Array, i: int, n: int, k: int) -> tuple[float, float]:
+    """The k-th largest product of row i with other rows, and the next one, by bisection."""
+    low, high = g.dtype.type(-COSINE_BOUND), g.dtype.type(COSINE_BOUND)
+    zero, one = g.dtype.type(0), g.dtype.type(1)  # counts of this type run in vector registers
     own = g[i, i]
     g[i, i] = low
     for _ in range(HALVINGS):
@@ -104,7 +100,7 @@ def _find_last(g: Array, i: int, n: int, k: int) -> tuple[float, float]:
             high = middle
         if count == k:
             break
-    last, beyond, count = high, g.dtype.type(NO_COSINE), zero
+    last, beyond, count = high, g.dtype.type(-COSINE_BOUND), zero
     for j in range(n):
         if g[i, j] > low:
             last = min(last, g[i, j])
@@ -116,75 +112,84 @@ def _find_last(g: Array, i: int, n: int, k: int) -> tuple[float, float]:
 
 
 @fast_jit
-def _shorten_within(g: Array, n: int, dim: int, neighbors: int, out: Array) -> float:
-    """Products of the unit vectors that were shortened where nearest rows differ, in place; returns the closest choice of a neighbour."""
-    limit = np.empty(n, g.dtype)  # of the closest rows' products
-    chosen_by = np.zeros(n, g.dtype)
-    closest = np.inf
+def _whiten_within(g: Array, n: int, dim: int, neighbors: int, out: Array) -> tuple[float, float]:
+    """Inner products of whitened unit vectors, in place.
+
+    Returns the smallest gap between the cosines of a neighbor and of another row, and the growth of
+    rounding errors.
+    """
+    limit = np.empty(n, g.dtype)  # smallest product with one of the nearest rows
+    in_degree = np.zeros(n, g.dtype)
+    gap = np.inf
     for i in range(n):
-        last, beyond = _find_last(g, i, n, neighbors)
-        limit[i], beyond_limit = _find_last(g, i, n, CLOSEST)
-        closest = min(closest, last - beyond, limit[i] - beyond_limit)
+        last, beyond = _find_kth(g, i, n, neighbors)
+        limit[i], beyond_limit = _find_kth(g, i, n, WHITENING_NEIGHBORS)
+        gap = min(gap, last - beyond, limit[i] - beyond_limit)
         for j in range(n):
             if j != i and g[i, j] >= last:
-                chosen_by[j] += 1
-    turned = np.zeros((n, n), g.dtype)  # rows in coordinates of their own
-    _factor(g, n, turned)
-    differences = np.zeros(
-        (n, n), g.dtype
-    )  # Laplacian of the graph of closest rows, times the coordinates
+                in_degree[j] += 1
+    rotated = np.zeros((n, n), g.dtype)  # rows in a basis of their span
+    growth = _cholesky(g, n, rotated)
+    differences = np.zeros((n, n), g.dtype)  # Laplacian of the graph of nearest rows, times these
     for i in range(n):
-        edge = g.dtype.type(math.sqrt(min(chosen_by[i] / neighbors, 1.0)) / 2)
+        edge = g.dtype.type(math.sqrt(min(in_degree[i] / neighbors, 1.0)) / 2)
         for j in range(n):
             if j != i and g[i, j] >= limit[i]:
                 for k in range(n):
-                    difference = edge * (turned[i, k] - turned[j, k])
+                    difference = edge * (rotated[i, k] - rotated[j, k])
                     differences[i, k] += difference
                     differences[j, k] -= difference
     zero = g.dtype.type(0)
     total = zero
     for i in range(n):
         for k in range(i + 1):
-            total += turned[i, k] * differences[i, k]
-    scale = g.dtype.type(WITHIN * min(n, dim) / total) if total > SAME else zero
-    spread = np.zeros((n, n), g.dtype)
-    for first in range(0, n, 4):  # four rows at a time: what is loaded once is used four times
+            total += rotated[i, k] * differences[i, k]
+    scale = (
+        g.dtype.type(WHITENING_VARIANCE * min(n, dim) / total) if total > VARIANCE_FLOOR else zero
+    )
+    covariance = np.zeros((n, n), g.dtype)
+    for first in range(0, n, 4):  # four rows at a time: each number loaded is used four times
         i, j, k, m = first, min(first + 1, n - 1), min(first + 2, n - 1), min(first + 3, n - 1)
         for row in range(min(first + 4, n)):
-            a = scale * turned[i, row]
-            b = scale * turned[j, row] if first + 1 < n else zero
-            c = scale * turned[k, row] if first + 2 < n else zero
-            d = scale * turned[m, row] if first + 3 < n else zero
+            a = scale * rotated[i, row]
+            b = scale * rotated[j, row] if first + 1 < n else zero
+            c = scale * rotated[k, row] if first + 2 < n else zero
+            d = scale * rotated[m, row] if first + 3 < n else zero
             for column in range(row + 1):
-                spread[row, column] += (
+                covariance[row, column] += (
                     a * differences[i, column]
                     + b * differences[j, column]
                     + c * differences[k, column]
                     + d * differences[m, column]
                 )
     for k in range(n):
-        spread[k, k] += 1
+        covariance[k, k] += 1
     root = differences
     root.fill(0)
-    _factor(spread, n, root)
-    _divide(root, turned)
+    _cholesky(covariance, n, root)
+    _solve_rows(root, rotated)
     rows = np.empty(n, np.int64)
     for i in range(n):
         rows[i] = i
         squared = zero
         for k in range(n):
-            squared += turned[i, k] * turned[i, k]
+            squared += rotated[i, k] * rotated[i, k]
         inverse = g.dtype.type(1 / math.sqrt(squared)) if squared > 0 else zero
         for k in range(n):
-            turned[i, k] *= inverse
-    gram(turned, rows, out)
-    return closest
+            rotated[i, k] *= inverse
+    gram(rotated, rows, out)
+    return gap, growth
 
 
 @fast_jit
-def _factor(a: Array, n: int, root: Array) -> None:
-    """Cholesky factor of a positive semi-definite matrix into a matrix of zeros; a row that depends on those before adds no coordinate."""
-    least = a.dtype.type(1e-6 if a.itemsize == 4 else 1e-12)
+def _cholesky(a: Array, n: int, root: Array) -> float:
+    """Cholesky factor of a positive semi-definite matrix, into zeros; skips dependent rows.
+
+    Returns the growth: the largest ratio of an entry to the diagonal above it. Rounding errors
+    grow by it.
+    """
+    least = a.dtype.type(FLOAT32_PIVOT if a.itemsize == 4 else FLOAT64_PIVOT)
+    growth = a.dtype.type(0)
     for j in range(n):
         pivot = a[j, j]
         for k in range(j):
@@ -212,11 +217,14 @@ def _factor(a: Array, n: int, root: Array) -> None:
             for k in range(j):
                 rest -= root[i, k] * root[j, k]
             root[i, j] = rest * inverse
+        for i in range(j + 1, n):
+            growth = max(growth, abs(root[i, j]) * inverse)
+    return growth
 
 
 @fast_jit
-def _divide(root: Array, x: Array) -> None:
-    """Solve y root^T = x for a lower triangular root, in place, (n, n) each; four rows at a time."""
+def _solve_rows(root: Array, x: Array) -> None:
+    """Solve y root^T = x for a lower triangular root, (n, n) each, in place, by four rows."""
     n = len(root)
     last = n // 4 * 4
     for i in range(0, last, 4):
@@ -243,8 +251,8 @@ def _divide(root: Array, x: Array) -> None:
 
 
 @fast_jit
-def _apply(entries: Array, columns: Array, counts: Array, x: Array, out: Array) -> None:
-    """Fill out = (W + 1/2) x for a W of few entries a row."""
+def _apply_graph(entries: Array, columns: Array, counts: Array, x: Array, out: Array) -> None:
+    """Fill out = (W + 1/2) x for a sparse W, given by its entries and their columns."""
     n = len(counts)
     own = x.dtype.type(OWN_WEIGHT)
     for i in range(n):

@@ -1,27 +1,31 @@
-"""Numbers that kernels know steps and classifiers by, and what all kernels agree on."""
+"""Codes of the steps and classifiers, and the numbers that only the kernels need.
+
+Numbers of the models are imported from the readable code; no number is typed twice.
+"""
+
+from dataclasses import dataclass
 
 UNIT, CENTER, CENTER_JOINTLY, CENTER_BY_SUPPORT = 0, 1, 2, 3  # episodic steps of a pipeline
-NEAREST, KMEANS, FREE, MASS, MINIMUM, ESTIMATE = (
-    0,
-    1,
-    2,
-    3,
-    4,
-    5,
-)  # FREE is soft K-Means; the last three are MAP
-KMEANS_ITERATIONS = 100  # as the readable classifier
-NEWTON_ITERATIONS = 60  # an episode that needs more is given to the readable solver
+NEAREST, KMEANS = 0, 1  # classifiers that give a query to one class
+FREE = 2  # soft K-Means
+MASS, MINIMUM, ESTIMATE = 3, 4, 5  # MAP with class masses, with lower bounds, with estimated masses
 
-# As in transport.solver, where they are explained.
-ENOUGH, DAMPING_FACTOR, LONGEST_STEP = 0.9, 30.0, 5.0
-FIRST_DAMPING, FIRST_DAMPING_EXACT = 1e-6, 1e-10  # in float32, in float64
 
-# As in methods.estimation and preprocess.smoothing, where they are explained.
-FREE_STEPS, LENGTH_TRUST = 4, 0.5
-UNEVEN_AT, OF_SMALL_CLASSES, OF_MANY_CLASSES, SHARPNESS_OF_WEIGHT = 0.15, 2.1, 0.075, 10.0
-PRIOR_COUNT, OWN_SHARE = 1.0, 0.5
-OWN_WEIGHT, HOPS, CLOSEST, WITHIN, SAME = 0.5, 2, 3, 1 / 3, 1e-9
-SHRINK_TO, CALIBRATION, ROUNDS = 10.0, 0.5, 2
-SHORTEST_LAM, LONGEST_LAM = 1.0, 1000.0
-NEARLY_ANOTHER = 1.5e-6  # two neighbours whose cosines differ by less may change places in float32; over three times the largest error seen
-NEARLY_ANOTHER_SHORTENED = 4e-6  # likewise, after a factorisation
+@dataclass(frozen=True)
+class KernelConstants:
+    """Hand-set numbers of the kernels."""
+
+    newton_iterations: int = 60  # limit per solve; the readable solver does the episodes above it
+    float32_tolerance: float = 1e-6  # fraction of the mass; below the solver's, for sure decisions
+    squared_norm_floor: float = 1e-30  # squared norm; a vector below it is taken for zero
+    mass_floor: float = 1e-30  # queries; the divisor where a class is empty
+    empty_score: float = -1e30  # log odds of a class that must stay empty
+    float32_pivot: float = 1e-6  # squared norm; below it a row depends on those before it
+    float64_pivot: float = 1e-12  # likewise
+    # Difference of two cosines below which float32 may choose another neighbor: more than three
+    # times the largest error measured, before and after whitening.
+    neighbor_gap: float = 1.5e-6
+    whitened_neighbor_gap: float = 4e-6
+
+
+KERNELS = KernelConstants()

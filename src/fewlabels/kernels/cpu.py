@@ -1,34 +1,30 @@
 """The classifiers of one episode, compiled for the CPU: all cores, one episode in cache at a time.
 
-Two spaces, one code. A vector has coordinates: its features, or (Gram space) its inner products with
-the n = S + Q rows of the episode. Prototypes are means of rows, so their coordinates are means of the
-rows' coordinates in either space. Gram space costs n^2 D once and then nothing that depends on D;
-feature space costs n W D a step. `prefers_gram` counts which is less.
+The same code works in two spaces. The coordinates of a vector are its features, or (in Gram space)
+its inner products with the n = S + Q rows of the episode. Prototypes are means of rows, so their
+coordinates are means of the coordinates of rows in either space. Gram space costs n^2 D once and
+then nothing that depends on D; feature space costs n W D per step. `prefers_gram` compares them.
 
-Rows 0..S-1 are the support, rows S..n-1 the queries; a Gram matrix is padded with zeros to a multiple of 8.
-Classes come first in every array (W, Q): loops then run along the samples.
+Rows 0..S-1 are the support, rows S..n-1 the queries; a Gram matrix is padded with zeros to a
+multiple of 8. Classes come first in every array (W, Q): loops then run along the samples.
+
+No library is called, so the order of every sum is fixed when the code is compiled: in one process
+an episode has the same bits alone as in any batch, on any thread, wherever its rows lie in memory.
+Another process may have linked the code in another way; its numbers can differ by roundings.
 """
 
 import numpy as np
 
-from fewlabels.kernels._estimate import estimate_lam, weigh
+from fewlabels.kernels._estimate import blend_plans, estimate_lam
 from fewlabels.kernels._math import Array, accumulate, dot, fast_jit, gram
-from fewlabels.kernels._preprocess import center_gram, center_rows, normalise_gram, normalise_rows
-from fewlabels.kernels._smoothing import beside_neighbors
-from fewlabels.kernels._transport import NOTHING, share, solve_biases
-from fewlabels.kernels.codes import (
-    ESTIMATE,
-    FREE,
-    KMEANS,
-    KMEANS_ITERATIONS,
-    MASS,
-    MINIMUM,
-    NEAREST,
-    UNIT,
-)
+from fewlabels.kernels._preprocess import center_gram, center_rows, normalize_gram, normalize_rows
+from fewlabels.kernels._smoothing import append_neighbor_means
+from fewlabels.kernels._transport import EMPTY_SCORE, fill_plan, solve_biases
+from fewlabels.kernels.codes import ESTIMATE, FREE, KMEANS, MASS, MINIMUM, NEAREST, UNIT
+from fewlabels.methods.kmeans import MAX_ITERATIONS as KMEANS_ITERATIONS
 
 PADDING = 8  # rows of an episode are rounded up to a full vector register
-KMEANS_STEPS = 10  # that K-Means takes as a rule
+KMEANS_STEPS = 10  # of K-Means in a real episode, about
 
 
 def prefers_gram(n_rows: int, dim: int, n_way: int, classifier: int, n_steps: int) -> bool:
@@ -67,24 +63,29 @@ def classify_episodes(
 
     Args:
         x: Row-wise preprocessed vectors of the data set, (N, D).
-        products: Inner products of each episode's rows, (E, n, n) with n padded; (0, n, n) to keep none.
+        products: Inner products of the rows of each episode, (E, n, n) with n padded; (0, n, n) to
+            keep none.
         known: Whether `products` are given; else they are filled in, for the next method.
-        support: Rows of x, (E, S); `support_labels` their ways, `query` likewise (E, Q).
-        support_labels: (E, S).
-        query: (E, Q).
+        support: Rows of x, (E, S).
+        support_labels: Their ways, (E, S).
+        query: Rows of x, (E, Q).
         n_way: W.
-        in_gram_space: Whether to work on inner products rather than on the vectors themselves.
-        steps: Episodic steps, codes above.
-        classifier: Code above.
-        lam: Inverse temperature, `alpha` and `n_steps` as in `assign_map`; 0 for one from each episode's features (in Gram space).
-        alpha: Step size of the centers.
-        n_steps: Steps of the centers.
-        target: Class masses, (E, W), or (1, W) for all episodes; used by MASS and MINIMUM.
-        tol: Misplaced share of the mass at which a solve ends.
-        smoothing: Where sizes or sharpness are estimated, how many neighbours a row has (0 for none) and the weight of its
-            smoothed copy. None where nothing is: what estimates is then not even compiled, which halves the time of it.
+        in_gram_space: Whether to work on inner products rather than on vectors.
+        steps: Episodic steps, as codes.
+        classifier: As code.
+        lam: Inverse temperature; 0 to estimate it per episode (in Gram space).
+        alpha: Step size of the prototypes.
+        n_steps: Number of steps of the prototypes.
+        target: Class masses, (E, W), or (1, W) for all episodes; for MASS, MINIMUM and ESTIMATE.
+        tol: Fraction of misplaced mass at which a solve ends.
+        smoothing: Where class sizes or lam are estimated: neighbors per row (0 for none) and weight
+            of the neighbor means. Else None: the estimation is then not compiled, which halves the
+            time to compile.
         labels: Out, (E, Q).
-        margins: Out, (E,): by how much the closest decision was decided; -1 where a solve did not converge.
+        margins: Out, (E,): smallest difference of the two largest probabilities of a query (of two
+            squared distances for NEAREST and KMEANS). Labels are not valid where it is 0 (float32
+            cannot tell the neighbors of rows) or -1 (a solve did not converge, or features or their
+            squares are NaN or infinite).
     """
     n_episodes, n_support = support.shape
     n_query = query.shape[1]
@@ -108,12 +109,16 @@ def classify_episodes(
             for i in range(len(rows)):
                 for k in range(x.shape[1]):
                     coordinates[i, k] = x[rows[i], k]
+        if not _is_finite(coordinates, in_gram_space):
+            labels[episode].fill(0)
+            margins[episode] = -1.0
+            continue
         for step in steps:
             if step == UNIT:
                 if in_gram_space:
-                    normalise_gram(coordinates)
+                    normalize_gram(coordinates)
                 else:
-                    normalise_rows(coordinates)
+                    normalize_rows(coordinates)
             elif in_gram_space:
                 center_gram(coordinates, n_support, n_query, step)
             else:
@@ -131,11 +136,11 @@ def classify_episodes(
                 labels[episode],
             )
         else:
-            shown = support_labels[episode]
-            sharp, closest = lam, np.inf
+            given = support_labels[episode]
+            used_lam, gap = lam, np.inf
             if smoothing is not None:
                 if smoothing[0] > 0:
-                    closest = beside_neighbors(
+                    gap = append_neighbor_means(
                         coordinates,
                         n_support + n_query,
                         x.shape[1],
@@ -145,30 +150,43 @@ def classify_episodes(
                     )
                 else:
                     _copy(coordinates, wide)
+                if not gap >= 1 and x.itemsize == 4:  # what follows would be done again
+                    labels[episode].fill(0)
+                    margins[episode] = 0.0
+                    continue
                 if lam <= 0:
-                    sharp = estimate_lam(wide, shown, n_way, n_query, alpha)
+                    used_lam = estimate_lam(wide, given, n_way, n_query, alpha)
             kind = MASS if classifier == ESTIMATE else classifier
             solved = _assign_soft(
                 coordinates,
                 in_gram_space,
-                shown,
+                given,
                 n_query,
                 n_way,
                 kind,
-                sharp,
+                used_lam,
                 alpha,
                 n_steps,
                 masses,
                 tol,
                 plan,
             )
-            if smoothing is not None:  # noqa: SIM102 - the compiler leaves out a branch only on this test alone
+            # Two tests: the compiler leaves out a branch only on a test of None alone.
+            if smoothing is not None:  # noqa: SIM102
                 if solved and classifier == ESTIMATE:
-                    solved = weigh(wide, shown, plan, sharp, alpha, tol) >= 0
+                    solved = blend_plans(wide, given, plan, used_lam, alpha, tol) >= 0
             margin = _decide(plan, labels[episode])
-            if closest < 1 and x.itemsize == 4:
-                margin = 0.0
             margins[episode] = margin if solved else -1.0
+
+
+@fast_jit
+def _is_finite(x: Array, in_gram_space: bool) -> bool:
+    """Whether all vectors have a finite norm."""
+    for i in range(len(x)):
+        squared = x[i, i] if in_gram_space else dot(x[i], x[i])
+        if not squared < np.inf:  # NaN is not
+            return False
+    return True
 
 
 @fast_jit
@@ -192,18 +210,20 @@ def _support_sums(x: Array, support_labels: Array, sums: Array, shots: Array) ->
 
 
 @fast_jit
-def _near(prototypes: Array, x: Array, in_gram_space: bool, n_support: int, near: Array) -> None:
-    """<prototype, query>, (W, m) and (n, m) -> (W, Q): a coordinate in Gram space, a product in feature space."""
-    n_way, n_query = near.shape
+def _inner_products(
+    prototypes: Array, x: Array, in_gram_space: bool, n_support: int, inner: Array
+) -> None:
+    """<prototype, query>, (W, m) and (n, m) -> (W, Q), in place."""
+    n_way, n_query = inner.shape
     if in_gram_space:
         for j in range(n_way):
             for i in range(n_query):
-                near[j, i] = prototypes[j, n_support + i]
+                inner[j, i] = prototypes[j, n_support + i]
         return
     for i in range(n_query):
         row = x[n_support + i]
         for j in range(n_way):
-            near[j, i] = dot(prototypes[j], row)
+            inner[j, i] = dot(prototypes[j], row)
 
 
 @fast_jit
@@ -216,17 +236,17 @@ def _assign_hard(
     rounds: int,
     labels: Array,
 ) -> float:
-    """Nearest class mean (no rounds), or K-Means from it until nothing changes; returns the closest call."""
+    """Nearest class mean (no rounds), or K-Means from it; returns the smallest margin."""
     n_support = len(support_labels)
     sums = np.empty((n_way, x.shape[1]), x.dtype)
     prototypes = np.empty((n_way, x.shape[1]), x.dtype)
-    near = np.empty((n_way, n_query), x.dtype)
+    inner = np.empty((n_way, n_query), x.dtype)
     shots = np.empty(n_way, x.dtype)
     counts = np.empty(n_way, x.dtype)
     squared = np.empty(n_way, x.dtype)  # |prototype|^2
     _support_sums(x, support_labels, sums, shots)
     labels.fill(-1)
-    closest = np.inf
+    smallest = np.inf
     for _ in range(rounds + 1):
         for j in range(n_way):
             counts[j] = shots[j]
@@ -253,22 +273,24 @@ def _assign_hard(
             for i in range(n_query):
                 if labels[i] >= 0:
                     squared[labels[i]] += prototypes[labels[i], n_support + i] / counts[labels[i]]
-        _near(prototypes, x, in_gram_space, n_support, near)
+        _inner_products(prototypes, x, in_gram_space, n_support, inner)
         changed = False
         for i in range(n_query):
             best, first, second = 0, -np.inf, -np.inf
             for j in range(n_way):
-                value = 2 * near[j, i] - squared[j]
+                value = 2 * inner[j, i] - squared[j]
                 if value > first:
                     best, first, second = j, value, first
                 elif value > second:
                     second = value
-            closest = min(closest, first - second)
+            if not abs(first) < np.inf:
+                return -1.0
+            smallest = min(smallest, first - second)
             changed |= best != labels[i]
             labels[i] = best
         if not changed:
             break
-    return closest
+    return smallest
 
 
 @fast_jit
@@ -286,20 +308,16 @@ def _assign_soft(
     tol: float,
     plan: Array,
 ) -> bool:
-    """MAP and soft K-Means, as `assign_map`: fills the plan, (W, Q); returns whether it was solved."""
+    """MAP and soft K-Means as `assign_map`: the plan, (W, Q), in place; returns whether solved."""
     n_support, m = len(support_labels), x.shape[1]
     queries = x[n_support : n_support + n_query]
     sums = np.empty((n_way, m), x.dtype)
     prototypes = np.empty((n_way, m), x.dtype)
     moved = np.empty((n_way, m), x.dtype)  # sums of the new members
-    track_weights = (
-        in_gram_space and classifier != MASS
-    )  # for |c|^2, which for MASS the bias absorbs
+    track_weights = in_gram_space and classifier != MASS  # for |c|^2; the biases of MASS absorb it
     weights = np.zeros((n_way, m if track_weights else 0), x.dtype)  # prototype = weights @ rows
-    members = np.zeros(
-        (n_way, m if track_weights else 0), x.dtype
-    )  # share of each row in the class
-    near = np.empty((n_way, n_query), x.dtype)
+    members = np.zeros((n_way, m if track_weights else 0), x.dtype)  # probability of each row
+    inner = np.empty((n_way, n_query), x.dtype)
     scores = np.empty((n_way, n_query), x.dtype)
     shots = np.empty(n_way, x.dtype)
     squared = np.zeros(n_way, x.dtype)
@@ -308,7 +326,7 @@ def _assign_soft(
     biases = np.zeros(n_way, np.float64)
     solver = np.empty((n_way + 4, n_way), np.float64)
     largest = np.empty((2, n_query), x.dtype)
-    sharp, move = x.dtype.type(lam), x.dtype.type(alpha)
+    scale, fraction = x.dtype.type(lam), x.dtype.type(alpha)
     _support_sums(x, support_labels, sums, shots)
     for j in range(n_way):
         for k in range(m):
@@ -318,17 +336,17 @@ def _assign_soft(
             weights[support_labels[i], i] = 1 / shots[support_labels[i]]
             members[support_labels[i], i] = 1
     for step in range(n_steps + 1):
-        _near(prototypes, x, in_gram_space, n_support, near)
+        _inner_products(prototypes, x, in_gram_space, n_support, inner)
         if classifier != MASS:
             for j in range(n_way):
                 squared[j] = dot(weights[j] if in_gram_space else prototypes[j], prototypes[j])
-        _score(near, sharp, squared, scores)
+        _score(inner, scale, squared, scores)
         if classifier == MASS:
             for j in range(n_way):
                 if target[j] <= 0:
-                    scores[j].fill(NOTHING)
+                    scores[j].fill(EMPTY_SCORE)
         if classifier == FREE:
-            share(scores, biases, plan, mass, largest)
+            fill_plan(scores, biases, plan, mass, largest)
         elif not solve_biases(
             scores, target, classifier == MINIMUM, tol, biases, plan, mass, solver, largest
         ):
@@ -337,18 +355,18 @@ def _assign_soft(
             accumulate(plan, queries, sums, moved)
             for j in range(n_way):
                 inverse[j] = 1 / (shots[j] + mass[j])
-            _approach(prototypes, moved, inverse, move)
+            _move(prototypes, moved, inverse, fraction)
             if track_weights:
                 for j in range(n_way):
                     for i in range(n_query):
                         members[j, n_support + i] = plan[j, i]
-                _approach(weights, members, inverse, move)
+                _move(weights, members, inverse, fraction)
     return True
 
 
 @fast_jit
 def _decide(plan: Array, labels: Array) -> float:
-    """The largest share of each query, (W, Q) -> (Q,), in place; returns the smallest margin."""
+    """Classes of largest probability, (W, Q) -> (Q,), in place; returns the smallest margin."""
     n_way, n_query = plan.shape
     smallest = 1.0
     for i in range(n_query):
@@ -364,18 +382,18 @@ def _decide(plan: Array, labels: Array) -> float:
 
 
 @fast_jit
-def _score(near: Array, sharp: float, squared: Array, scores: Array) -> None:
+def _score(inner: Array, lam: float, squared: Array, scores: Array) -> None:
     """Fill scores = lam (2 <c, x> - |c|^2), (W, Q)."""
     for j in range(scores.shape[0]):
         less = squared[j]
         for i in range(scores.shape[1]):
-            scores[j, i] = sharp * (2 * near[j, i] - less)
+            scores[j, i] = lam * (2 * inner[j, i] - less)
 
 
 @fast_jit
-def _approach(x: Array, sums: Array, inverse: Array, move: float) -> None:
-    """Move each row of x, (W, m), by the share `move` towards the mean sums * inverse."""
+def _move(x: Array, sums: Array, inverse: Array, fraction: float) -> None:
+    """Move the rows of x, (W, m), by a fraction of the way to the means sums * inverse."""
     for j in range(x.shape[0]):
         scale = inverse[j]
         for k in range(x.shape[1]):
-            x[j, k] += move * (sums[j, k] * scale - x[j, k])
+            x[j, k] += fraction * (sums[j, k] * scale - x[j, k])

@@ -1,8 +1,8 @@
-"""The classifiers of one episode in Gram space, compiled for the GPU by Triton: one block an episode.
+"""The classifiers of one episode in Gram space, compiled by Triton: one GPU block per episode.
 
 The same mathematics as `kernels.cpu`, on arrays (W, n) whose rows are classes and whose columns are
-all rows of the episode, support first. `members` holds the share of every row in every class: ones
-for the support, the plan for the queries; prototypes are members @ rows / their mass.
+all rows of the episode, support first. `members` holds class probabilities: ones for the support,
+the plan for the queries; prototypes are members @ rows / their mass.
 """
 
 import torch
@@ -11,18 +11,18 @@ import triton.language as tl
 from torch import Tensor
 
 from fewlabels.kernels import codes
+from fewlabels.kernels.codes import KERNELS
+from fewlabels.methods.kmeans import MAX_ITERATIONS as KMEANS_ITERATIONS
+from fewlabels.transport.solver import SOLVER
 
-MOST_ROWS, MOST_CELLS = (
-    512,
-    8192,
-)  # rows of an episode, and classes times rows, that a block holds in registers
+ROW_LIMIT, CELL_LIMIT = 512, 8192  # rows, and classes times rows, that a block has registers for
 
 
 def fits(n_way: int, n_rows: int) -> bool:
     """Whether an episode fits into one block."""
     return (
-        n_rows <= MOST_ROWS
-        and triton.next_power_of_2(n_way) * triton.next_power_of_2(n_rows) <= MOST_CELLS
+        n_rows <= ROW_LIMIT
+        and triton.next_power_of_2(n_way) * triton.next_power_of_2(n_rows) <= CELL_LIMIT
     )
 
 
@@ -47,14 +47,15 @@ def classify_grams(
         n_query: Q = n - S.
         n_way: W.
         classifier: Code of `kernels.codes`.
-        lam: Inverse temperature; `alpha` and `n_steps` as in `assign_map`.
-        alpha: Step size of the centers.
-        n_steps: Steps of the centers.
+        lam: Inverse temperature.
+        alpha: Step size of the prototypes.
+        n_steps: Number of steps of the prototypes.
         target: Class masses, (E, W) or (1, W).
-        tol: Misplaced share of the mass at which a solve ends.
+        tol: Fraction of misplaced mass at which a solve ends.
 
     Returns:
-        Labels, (E, Q) int32, and margins, (E,); a margin is -1 where a solve did not converge.
+        Labels, (E, Q) int32, and margins, (E,); a margin is -1 where a solve did not converge or a
+        number is NaN or infinite.
     """
     n_episodes, n, _ = grams.shape
     labels = torch.empty((n_episodes, n_query), dtype=torch.int32, device=grams.device)
@@ -72,10 +73,10 @@ def classify_grams(
         n_way,
         lam,
         1.0 if classifier == codes.KMEANS else alpha,
-        {codes.NEAREST: 0, codes.KMEANS: codes.KMEANS_ITERATIONS}.get(classifier, n_steps),
+        {codes.NEAREST: 0, codes.KMEANS: KMEANS_ITERATIONS}.get(classifier, n_steps),
         tol,
         target.shape[1] if len(target) > 1 else 0,
-        codes.FIRST_DAMPING if grams.dtype == torch.float32 else codes.FIRST_DAMPING_EXACT,
+        SOLVER.damping(grams.dtype),
         KIND=classifier,
         W=width,
         N=length,
@@ -91,13 +92,14 @@ FREE, MASS, MINIMUM = (
     tl.constexpr(codes.MASS),
     tl.constexpr(codes.MINIMUM),
 )
-ENOUGH, LONGEST_STEP = tl.constexpr(codes.ENOUGH), tl.constexpr(codes.LONGEST_STEP)
-DAMPING_FACTOR = tl.constexpr(codes.DAMPING_FACTOR)
-NEWTON_ITERATIONS = tl.constexpr(codes.NEWTON_ITERATIONS)
+ERROR_DECREASE, STEP_LIMIT = tl.constexpr(SOLVER.error_decrease), tl.constexpr(SOLVER.step_limit)
+DAMPING_FACTOR = tl.constexpr(SOLVER.damping_factor)
+NEWTON_ITERATIONS = tl.constexpr(KERNELS.newton_iterations)
+MASS_FLOOR, EMPTY_SCORE = tl.constexpr(KERNELS.mass_floor), tl.constexpr(KERNELS.empty_score)
 
 
 @triton.jit
-def _share(scores, biases, is_query):  # type: ignore[no-untyped-def]
+def _plan(scores, biases, is_query):  # type: ignore[no-untyped-def]
     """Softmax over the classes of scores + biases, (W, N), zero outside the queries."""
     shifted = scores + biases[:, None]
     powers = tl.exp(shifted - tl.max(shifted, axis=0)[None, :])
@@ -106,7 +108,7 @@ def _share(scores, biases, is_query):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _products(members, g, scratch, n_rows, n, W: tl.constexpr, N: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Members @ G, (W, N) and (n, n) -> (W, N): the first rows of G stream by, members through a scratch (N, W)."""
+    """Members @ G, (W, N) and (n, n) -> (W, N), row by row; members pass through a scratch."""
     way, col = tl.arange(0, W), tl.arange(0, N)
     tl.debug_barrier()  # the last reading of the scratch is over
     tl.store(scratch + col[None, :] * W + way[:, None], members)
@@ -114,8 +116,8 @@ def _products(members, g, scratch, n_rows, n, W: tl.constexpr, N: tl.constexpr):
     total = tl.zeros([W, N], dtype=members.dtype)
     for k in range(n_rows):
         row = tl.load(g + k * n + col, mask=col < n, other=0.0)
-        share = tl.load(scratch + k * W + way)
-        total += share[:, None] * row[None, :]
+        member = tl.load(scratch + k * W + way)
+        total += member[:, None] * row[None, :]
     return total
 
 
@@ -176,8 +178,8 @@ def _classify_kernel(  # type: ignore[no-untyped-def]
     is_query = (col >= n_support) & (col < n)
     g = grams + episode * n * n
     scratch += episode * (N * W)
-    shown = tl.load(support_labels + episode * n_support + col, mask=col < n_support, other=-1)
-    shots = tl.where(way[:, None] == shown[None, :], 1.0, 0.0).to(
+    given = tl.load(support_labels + episode * n_support + col, mask=col < n_support, other=-1)
+    shots = tl.where(way[:, None] == given[None, :], 1.0, 0.0).to(
         grams.dtype.element_ty
     )  # (W, N) members of the support
     members = shots
@@ -192,7 +194,9 @@ def _classify_kernel(  # type: ignore[no-untyped-def]
     biases = tl.zeros([W], dtype=near.dtype)
     plan = tl.zeros([W, N], dtype=near.dtype)
     zero = tl.sum(biases, axis=0)  # in the precision of the Gram matrix
-    solved = 1
+    # Comparisons are written so that NaN fails them; tl.max, tl.min and tl.maximum drop NaN.
+    squared = tl.load(g + col * (n + 1), mask=col < n, other=0.0)
+    solved = (tl.sum((squared < float("inf")).to(tl.int32), axis=0) == N).to(tl.int32)
     closest = zero + 1e30
     changed = 1
     step = 0
@@ -201,7 +205,10 @@ def _classify_kernel(  # type: ignore[no-untyped-def]
         if KIND != MASS:  # there the bias absorbs it
             scores -= tl.sum(weights * near, axis=1)[:, None]
         if KIND <= HARD:  # the nearest prototype takes all
-            scores = tl.where(real_way[:, None], scores, -1e30)
+            decided = real_way[:, None] & is_query[None, :]
+            total = tl.sum(tl.sum(tl.where(decided, tl.abs(scores), 0.0), axis=1), axis=0)
+            solved = tl.where(total < float("inf"), solved, 0)
+            scores = tl.where(real_way[:, None] & (scores == scores), scores, -1e30)
             first = tl.max(scores, axis=0)
             winner = tl.argmax(scores, axis=0)
             second = tl.max(tl.where(way[:, None] == winner[None, :], -1e30, scores), axis=0)
@@ -212,36 +219,39 @@ def _classify_kernel(  # type: ignore[no-untyped-def]
             changed = (tl.sum(tl.abs(chosen - plan)) > 0.0).to(tl.int32)
             plan = chosen
         else:
-            scores = tl.where(allowed[:, None], lam * scores, -1e30)
+            scores = tl.where(allowed[:, None], lam * scores, EMPTY_SCORE)
             if KIND == FREE:
-                plan = _share(scores, biases, is_query)
+                plan = _plan(scores, biases, is_query)
             else:
                 accepted = biases
                 accepted_mass = mass_wanted
                 error = zero + 1e30
                 damping = first_damping + zero
-                sure = 1
+                unconditional = 1
                 going = 1
                 iteration = 0
                 while going > 0:
-                    plan = _share(scores, biases, is_query)
+                    plan = _plan(scores, biases, is_query)
                     mass = tl.sum(plan, axis=1)
-                    lacking = tl.where(allowed, mass_wanted - mass, 0.0)
-                    slope = tl.sum(lacking * (biases - accepted), axis=0)
-                    missing = lacking
+                    gap = tl.where(allowed, mass_wanted - mass, 0.0)
+                    slope = tl.sum(gap * (biases - accepted), axis=0)
+                    missing = gap
                     if KIND == MINIMUM:
-                        missing = tl.where((biases > 0.0) | (lacking > 0.0), lacking, 0.0)
+                        missing = tl.where((biases > 0.0) | (gap > 0.0), gap, 0.0)
                     new_error = tl.sum(tl.abs(missing), axis=0) / (2.0 * n_query)
                     iteration += 1
-                    going = ((new_error > tol) & (iteration < NEWTON_ITERATIONS)).to(tl.int32)
-                    solved = tl.where(
-                        (iteration >= NEWTON_ITERATIONS) & (new_error > tol), 0, solved
+                    reached = new_error <= tol
+                    going = tl.where(reached | (iteration >= NEWTON_ITERATIONS), 0, 1)
+                    solved = tl.where(reached | (going > 0), solved, 0)
+                    better = (
+                        (unconditional > 0) | (new_error < ERROR_DECREASE * error) | (slope > 0.0)
                     )
-                    better = (sure > 0) | (new_error < ENOUGH * error) | (slope > 0.0)
                     damping = tl.where(
                         better,
                         tl.where(
-                            sure > 0, damping, tl.maximum(damping / DAMPING_FACTOR, first_damping)
+                            unconditional > 0,
+                            damping,
+                            tl.maximum(damping / DAMPING_FACTOR, first_damping),
                         ),
                         damping * DAMPING_FACTOR,
                     )
@@ -261,17 +271,18 @@ def _classify_kernel(  # type: ignore[no-untyped-def]
                     )
                     move = _solve(hessian, tl.where(free, missing, 0.0), n_way, W)
                     longest = tl.max(tl.abs(move), axis=0)
-                    move = move * tl.minimum(1.0, LONGEST_STEP / tl.maximum(longest, 1e-30))
-                    sweep = tl.where(
+                    finite = tl.sum(tl.abs(move), axis=0) < 1e30
+                    move = move * tl.minimum(1.0, STEP_LIMIT / tl.maximum(longest, 1e-30))
+                    scaling = tl.where(
                         allowed & (mass_wanted > 0.0),
-                        tl.log(mass_wanted / tl.maximum(accepted_mass, 1e-30)),
+                        tl.log(mass_wanted / tl.maximum(accepted_mass, MASS_FLOOR)),
                         0.0,
                     )
-                    good = better & (longest < 1e30)  # false for NaN too
-                    proposal = accepted + tl.where(good, move, sweep)
+                    good = better & finite
+                    proposal = accepted + tl.where(good, move, scaling)
                     if KIND == MINIMUM:
                         proposal = tl.maximum(proposal, 0.0)
-                    sure = tl.where(good, 0, 1)
+                    unconditional = tl.where(good, 0, 1)
                     biases = tl.where(going > 0, proposal, biases)
         if step < n_steps:
             members = shots + plan
@@ -281,6 +292,9 @@ def _classify_kernel(  # type: ignore[no-untyped-def]
                 weights += alpha * (members * inverse[:, None] - weights)
         step += 1
 
+    total = tl.sum(tl.sum(plan, axis=1), axis=0)
+    solved = tl.where(total < float("inf"), solved, 0)
+    plan = tl.where(plan == plan, plan, 0.0)
     best = tl.argmax(plan, axis=0)
     tl.store(labels + episode * n_query + col - n_support, best.to(tl.int32), mask=is_query)
     if KIND > HARD:

@@ -1,36 +1,33 @@
-"""Preprocessing of many episodes in Gram space, in torch: what `center` and `unit` do to inner products."""
+"""`unit` and `center` of many episodes in Gram space, in torch."""
 
 import torch
 from torch import Tensor
 
+from fewlabels.kernels.codes import KERNELS
 
-def normalise(g: Tensor) -> Tensor:
-    """Unit norm: divide by the norms of row and column, (E, n, n) -> (E, n, n); a zero vector stays zero."""
+
+def normalize(g: Tensor) -> Tensor:
+    """Unit norm: divide by the norms of both vectors, (E, n, n) -> (E, n, n); zero stays zero."""
     squared = g.diagonal(dim1=-2, dim2=-1)
-    scale = torch.where(squared > 1e-30, squared.rsqrt(), 0.0)
+    scale = torch.where(squared > KERNELS.squared_norm_floor, squared.rsqrt(), 0.0)
     return g * scale[:, :, None] * scale[:, None, :]
 
 
 def center(g: Tensor, *, n_support: int, jointly: bool, by_support: bool = False) -> Tensor:
-    """Subtract each side's mean, the joint one or the support's, (E, n, n) -> (E, n, n); support rows come first.
+    """Subtract the mean of each side, of both or of the support, (E, n, n) -> (E, n, n).
 
-    With m(i) the mean that row i loses: <x_i - m(i), x_k - m(k)>
-    = g_ik - <x_i, m(k)> - <m(i), x_k> + <m(i), m(k)>.
+    Support rows come first. With m(i) the mean that is subtracted from row i:
+    <x_i - m(i), x_k - m(k)> = g_ik - <x_i, m(k)> - <m(i), x_k> + <m(i), m(k)>.
     """
     n = g.shape[-1]
-    averaging = g.new_zeros(2, n)  # side -> weights of its mean
+    weights = g.new_zeros(2, n)  # of the rows in the mean of each side
     for side, part in enumerate((slice(0, n_support), slice(n_support, n))):
         part = slice(0, n_support) if by_support else part
         alone = part.stop - part.start <= 1  # as in `preprocess.steps.separate_means`
-        averaging[side, slice(0, n) if jointly or alone else part] = 1.0
-    averaging /= averaging.sum(dim=1, keepdim=True)
-    means = averaging[
-        (torch.arange(n, device=g.device) >= n_support).long()
-    ]  # (n, n): row i -> weights of m(i)
-    toward = g @ averaging.mT  # (E, n, 2) <x_i, mean of side>
-    toward = torch.cat(
-        [toward[..., :1].expand(-1, -1, n_support), toward[..., 1:].expand(-1, -1, n - n_support)],
-        dim=-1,
-    )
-    between = means @ toward  # (E, n, n) <m(i), m(k)>
+        weights[side, slice(0, n) if jointly or alone else part] = 1.0
+    weights /= weights.sum(dim=1, keepdim=True)
+    side_of_row = (torch.arange(n, device=g.device) >= n_support).long()
+    toward = g @ weights.mT  # (E, n, 2) <x_i, mean of side>
+    toward = toward[..., side_of_row]  # (E, n, n) <x_i, m(k)>
+    between = weights[side_of_row] @ toward  # (E, n, n) <m(i), m(k)>
     return g - toward - toward.mT + between

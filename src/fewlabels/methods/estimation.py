@@ -1,43 +1,61 @@
-"""MAP when nobody knows how many queries each class has.
+"""PT-MAP where the class sizes, or the inverse temperature `lam`, are unknown.
 
-The problem: with free class sizes, a class whose few labels happen to lie well attracts queries, its
-prototype becomes a cleaner mean, and it attracts more; with equal sizes imposed, PT-MAP is the best
-method known where they are equal and falls below nearest class mean where they are not. No
-likelihood of isotropic classes tells the true sizes: on real features the true labels are less
-likely than what a free fit finds, by tens of nats. So both answers are computed, each in the way
-that is least fooled, and weighed:
+With equal sizes imposed, PT-MAP is the best known method where classes are equally large, and
+falls below nearest class mean where they are not. With free sizes, a class that attracts queries
+gets a less noisy prototype and so attracts more. The likelihood of isotropic classes does not
+reveal the true sizes: on real features the true labels are less likely than the result of a free
+fit, by tens of nats. So two plans are computed and averaged:
 
-- *free*: mixture proportions are fitted with the prototypes, but the fit stays near the labels.
-  Four things keep it from feeding itself: few steps; a query's own share of a prototype is left out of
-  its score; the length of a prototype, which shrinks as a class grows, is read from the labels alone
-  and only half believed; vectors are seen as their neighbours show them (`smoothing`).
-- *equal*: PT-MAP.
+- *free*: class proportions are fitted together with the prototypes by expectation maximization
+  (prior estimation, Saerens et al., 2002). Four measures keep the fit near the labels: few steps;
+  a query is left out of the prototype that it is compared with; the norm of a prototype, which
+  shrinks as a class grows, is read from the labels alone and counts half; vectors are
+  neighborhood features (`preprocess.smoothing`).
+- *balanced*: PT-MAP with equal class sizes.
 
-The weight of *free* grows with how uneven the classes look before any prior favours the large
-ones, plus what the evidence says per query for the free partition against the equal one.
+The weight of *free* grows with an imbalance score: the spread of the class sizes in a fit without
+class prior, plus the evidence per query for the free plan against the balanced one.
+
+Saerens, Latinne, Decaestecker: Adjusting the outputs of a classifier to new a priori
+probabilities. Neural Computation 14(1), 2002.
 """
 
-import warnings
+from dataclasses import dataclass
 from math import log, sqrt
 
 import torch
 from torch import Tensor
 
 from fewlabels.methods.assignment import Assignment, one_hot, similarities, weighted_sums
-from fewlabels.methods.nearest import assign_nearest
 from fewlabels.transport.solver import solve_biases
 
-# Chosen on validation classes of five feature families: CIFAR-FS in two WRNs and a ResNet12, CUB in EfficientNet-Lite0 and a ResNet18.
-FREE_STEPS = (
-    4  # of the free fit; with 20 it loses 1 to 5 points, because prototypes leave their labels
-)
-LENGTH_TRUST = 0.5  # in a class's own |prototype|^2; 0 suits one family, 1 the other, 0.5 loses under 0.3 points on either
-UNEVEN_AT = 0.15  # evidence and spread at which "free" and "equal" weigh the same, for five classes of endless size
-OF_SMALL_CLASSES = 2.1  # times 1 / sqrt(queries a class), more: what chance makes of even classes
-OF_MANY_CLASSES = 0.075  # times log(classes / 5), more: likewise, where there are more than five
-SHARPNESS_OF_WEIGHT = 10.0  # how fast the weight changes there: from 0.1 to 0.9 within 0.44
-PRIOR_COUNT = 1.0  # queries that each class has before any is seen (a uniform Dirichlet)
-OWN_SHARE = 0.5  # most of a prototype that one query can be when it is left out
+
+@dataclass(frozen=True)
+class EstimationConstants:
+    """Hand-set numbers of the estimation of class sizes and of `lam`.
+
+    Chosen on the validation classes of five feature sets: CIFAR-FS in two WRN-28-10 and a
+    ResNet12, CUB in EfficientNet-Lite0 and a ResNet18. Exceptions are named.
+    """
+
+    free_steps: int = 4  # prototype updates of the free fit; with 20 it loses 1 to 5 points
+    norm_weight: float = 0.5  # factor of |prototype|^2; 0 and 1 suit one feature set each
+    own_weight_limit: float = 0.5  # largest fraction of a prototype that leaving out may remove
+    prior_count: float = 1.0  # queries per class before any is seen: the mode of a Dirichlet(2)
+    imbalance_threshold: float = 0.15  # score of weight 1/2, five classes of unlimited size
+    sampling_noise: float = 2.1  # added to it, times 1 / sqrt(queries per class)
+    way_noise: float = 0.075  # added to it, times log(classes / reference_way)
+    reference_way: int = 5  # classes up to which way_noise adds nothing; the paper's episodes
+    weight_slope: float = 10.0  # per unit of the score; the weight goes from 0.1 to 0.9 within 0.44
+    lam_target: float = 10.0  # 1 / squared distance; the paper's lam (Section 4.2)
+    lam_factor: float = 0.5  # of the lam of Gaussian classes, which is twice too sharp on real ones
+    lam_minimum: float = 1.0  # 1 / squared distance; only for features without spread
+    lam_maximum: float = 1000.0  # likewise
+    lam_rounds: int = 2  # alternations of the free fit and the estimate of lam
+    mass_floor: float = 1e-6  # queries; the divisor of the mean of an empty class
+
+
+ESTIMATION = EstimationConstants()
 
 
 def assign_estimated(
@@ -54,41 +72,31 @@ def assign_estimated(
     """Labels without known class sizes, (E, S, D), (E, S) and (E, Q, D) -> Assignment.
 
     Args:
-        support: Preprocessed labelled vectors, centered so that the origin means something: by the support's mean.
+        support: Preprocessed labelled vectors, centered by the mean of the support.
         support_labels: Class numbers.
         query: Preprocessed unlabelled vectors.
-        wide: Both, as `smoothing.beside_neighbors` gives them.
+        wide: Support and query as `smoothing.append_neighbor_means` returns them.
         n_way: Number of classes.
-        lam: Sharpness of each episode, (E,).
-        alpha: How far the prototypes move in a step.
-        equal: The answer with equal class sizes.
+        lam: Inverse temperature of each episode, (E,).
+        alpha: Step size of the prototypes.
+        equal: The assignment with equal class sizes.
 
-    With fewer queries than classes there is nothing to estimate: nearest class mean, with a warning.
+    In a batch, the plan is that of the episode alone within 1e-3 in float32, 1e-6 in float64.
     """
-    if query.shape[1] < n_way:
-        warnings.warn(
-            f"proportions='estimate' needs at least as many queries as classes, got {query.shape[1]} for {n_way}: "
-            "each query goes to the nearest class mean.",
-            stacklevel=3,
-        )
-        return assign_nearest(support, support_labels, query, n_way=n_way)
+    n_query = query.shape[1]
     members = one_hot(support_labels, n_way, support.dtype)
-    wide_support, wide_query = wide
-    free = free_shares(wide_support, members, wide_query, lam=lam, alpha=alpha)
-    flat = free_shares(wide_support, members, wide_query, lam=lam, alpha=alpha, prior=False)
-    size = query.shape[1] / n_way
-    spread = ((flat.sum(dim=-2) / size - 1) ** 2).mean(dim=-1).sqrt()  # (E,)
-    for_free = evidence(wide_support, members, wide_query, free, lam=lam, solve=False)
-    for_equal = evidence(wide_support, members, wide_query, equal.plan, lam=lam, solve=True)
-    gap = (for_free - for_equal).clamp_min(0.0) / query.shape[1]
-    unevenness = spread + gap
-    certainty = torch.sigmoid(SHARPNESS_OF_WEIGHT * (unevenness - uneven_at(query.shape[1], n_way)))
+    free = free_plan(wide[0], members, wide[1], lam=lam, alpha=alpha)
+    without_prior = free_plan(wide[0], members, wide[1], lam=lam, alpha=alpha, prior=False)
+    spread = ((without_prior.sum(dim=-2) / (n_query / n_way) - 1) ** 2).mean(dim=-1).sqrt()
+    for_free = log_evidence(wide[0], members, wide[1], free, lam=lam, solve=False)
+    for_equal = log_evidence(wide[0], members, wide[1], equal.plan, lam=lam, solve=True)
+    score = spread + (for_free - for_equal).clamp_min(0.0) / n_query
+    excess = score - imbalance_threshold(n_query, n_way)
+    certainty = torch.sigmoid(ESTIMATION.weight_slope * excess)
     plan = certainty[:, None, None] * free + (1 - certainty)[:, None, None] * equal.plan
     prototypes = plan_means(support, members, query, plan)
     scores = lam[:, None, None] * similarities(query, prototypes)
-    solved = solve_biases(
-        scores, plan.sum(dim=-2)
-    )  # biases with which later points are decided in these proportions
+    solved = solve_biases(scores, plan.sum(dim=-2))  # to classify later rows in these proportions
     return Assignment(
         labels=plan.argmax(dim=-1),
         plan=plan,
@@ -101,20 +109,20 @@ def assign_estimated(
     )
 
 
-def uneven_at(n_query: int, n_way: int) -> float:
-    """Unevenness at which "free" and "equal" weigh the same.
+def imbalance_threshold(n_query: int, n_way: int) -> float:
+    """Imbalance score at which the free and the balanced plan have equal weight.
 
-    >>> round(uneven_at(75, 5), 2), round(uneven_at(5000, 20), 2)
+    >>> round(imbalance_threshold(75, 5), 2), round(imbalance_threshold(5000, 20), 2)
     (0.69, 0.39)
     """
     return (
-        UNEVEN_AT
-        + OF_SMALL_CLASSES * sqrt(n_way / n_query)
-        + OF_MANY_CLASSES * log(max(n_way / 5, 1.0))
+        ESTIMATION.imbalance_threshold
+        + ESTIMATION.sampling_noise * sqrt(n_way / n_query)
+        + ESTIMATION.way_noise * log(max(n_way / ESTIMATION.reference_way, 1.0))
     )
 
 
-def free_shares(
+def free_plan(
     support: Tensor,
     members: Tensor,
     query: Tensor,
@@ -123,138 +131,128 @@ def free_shares(
     alpha: float,
     prior: bool = True,
 ) -> Tensor:
-    """Shares of the classes in each query with free class sizes, (E, Q, W).
+    """Class probabilities of the queries, class sizes free, (E, S, D), (E, Q, D) -> (E, Q, W).
 
     Args:
-        support: (E, S, D), and `members` (E, S, W) its classes.
-        members: Zeros and ones.
-        query: (E, Q, D).
-        lam: (E,).
-        alpha: Step of the prototypes.
-        prior: Whether large classes are more probable, in proportion to their size so far.
+        support: Labelled vectors, (E, S, D).
+        members: Their classes, zeros and ones, (E, S, W).
+        query: Unlabelled vectors, (E, Q, D).
+        lam: Inverse temperature, (E,).
+        alpha: Step size of the prototypes.
+        prior: Whether the prior of a class is proportional to its estimated size.
     """
     shots = members.sum(dim=-2)
     sums = weighted_sums(members, support)
     prototypes = sums / shots[..., None]
-    lengths = LENGTH_TRUST * _shrunken_lengths(support, members, prototypes)
-    own = query.new_zeros(
-        *query.shape[:2], members.shape[-1]
-    )  # share of each query in each prototype
+    norms = ESTIMATION.norm_weight * _squared_norms(support, members, prototypes)
+    own = query.new_zeros(*query.shape[:2], members.shape[-1])  # weight of a query in a prototype
     squared = (query * query).sum(dim=-1, keepdim=True)
     log_prior = query.new_zeros(len(query), 1, members.shape[-1])
-    for step in range(FREE_STEPS + 1):
-        near = 0.5 * (
-            similarities(query, prototypes) + (prototypes * prototypes).sum(dim=-1)[:, None, :]
-        )
-        near = (near - own * squared) / (1 - own).clamp_min(OWN_SHARE)
-        shares = (lam[:, None, None] * (2 * near - lengths[:, None, :]) + log_prior).softmax(dim=-1)
-        mass = shares.sum(dim=-2)
+    for step in range(ESTIMATION.free_steps + 1):
+        inner = _inner_without_own(query, prototypes, own, squared)
+        logits = lam[:, None, None] * (2 * inner - norms[:, None, :]) + log_prior
+        plan = logits.softmax(dim=-1)
+        mass = plan.sum(dim=-2)
         if prior:
-            log_prior = (mass + PRIOR_COUNT).log()[:, None, :]
-        if step < FREE_STEPS:
+            log_prior = (mass + ESTIMATION.prior_count).log()[:, None, :]
+        if step < ESTIMATION.free_steps:
             total = shots + mass
-            prototypes = prototypes + alpha * (
-                (sums + weighted_sums(shares, query)) / total[..., None] - prototypes
-            )
-            own = own + alpha * (shares / total[:, None, :] - own)
-    return shares
+            means = (sums + weighted_sums(plan, query)) / total[..., None]
+            prototypes = prototypes + alpha * (means - prototypes)
+            own = own + alpha * (plan / total[:, None, :] - own)
+    return plan
 
 
-def _shrunken_lengths(support: Tensor, members: Tensor, prototypes: Tensor) -> Tensor:
-    """Squared lengths of the class means without what noise adds, (E, W): each k-shot class's own for 1 - 1/k, the average for 1/k."""
+def _inner_without_own(query: Tensor, prototypes: Tensor, own: Tensor, squared: Tensor) -> Tensor:
+    """<x, c'> with c' the prototype c without the query x, of weight `own` in c, (E, Q, W)."""
+    norms = (prototypes * prototypes).sum(dim=-1)[:, None, :]
+    inner = 0.5 * (similarities(query, prototypes) + norms)
+    return (inner - own * squared) / (1 - own).clamp_min(ESTIMATION.own_weight_limit)
+
+
+def _squared_norms(support: Tensor, members: Tensor, prototypes: Tensor) -> Tensor:
+    """Squared norms of the class means without the part that noise adds, (E, W).
+
+    With k labels in a class: its own value for 1 - 1/k, the average over classes for 1/k.
+    """
     shots = members.sum(dim=-2)
     squared = weighted_sums(members, (support * support).sum(dim=-1, keepdim=True))[..., 0]
-    between = (prototypes * prototypes).sum(
-        dim=-1
-    ) - squared / shots**2  # (1 - 1/k) times the mean product of two labels of a class
-    pairs = shots - 1
-    average = (between * shots).sum(dim=-1, keepdim=True) / pairs.sum(
-        dim=-1, keepdim=True
-    ).clamp_min(1)
+    # (1 - 1/k) times the mean inner product of two labelled rows of a class:
+    between = (prototypes * prototypes).sum(dim=-1) - squared / shots**2
+    pairs = (shots - 1).sum(dim=-1, keepdim=True).clamp_min(1)
+    average = (between * shots).sum(dim=-1, keepdim=True) / pairs
     return between + average / shots
 
 
 def plan_means(support: Tensor, members: Tensor, query: Tensor, plan: Tensor) -> Tensor:
-    """Class means of support and shared-out queries, (E, W, D)."""
+    """Class means of the support and of the queries weighted by the plan, (E, W, D)."""
     total = members.sum(dim=-2) + plan.sum(dim=-2)
-    means: Tensor = (weighted_sums(members, support) + weighted_sums(plan, query)) / total[
-        ..., None
-    ]
+    sums = weighted_sums(members, support) + weighted_sums(plan, query)
+    means: Tensor = sums / total[..., None]
     return means
 
 
-def evidence(
+def log_evidence(
     support: Tensor, members: Tensor, query: Tensor, plan: Tensor, *, lam: Tensor, solve: bool
 ) -> Tensor:
-    """Log evidence of a plan at its own class means, up to what all plans of an episode share, (E,).
+    """Log evidence of a plan at its own class means, up to a constant of the episode, (E,).
 
-    sum_i log sum_j exp(s_ij + g_j) - N . g + support's own scores + log Dirichlet-multinomial(N; 2), with
-    N the class sizes of the plan and g = log(N + 1), or the biases that give exactly these sizes.
+    sum_i log sum_j exp(s_ij + g_j) - N . g + scores of the support + log Dirichlet-multinomial(N),
+    with N the class sizes of the plan, and g = log(N + 1) or the biases that give these sizes.
+    The Dirichlet has concentration 2.
     """
     prototypes = plan_means(support, members, query, plan)
     scores = lam[:, None, None] * similarities(query, prototypes)
     own = lam * (similarities(support, prototypes) * members).sum(dim=(-2, -1))
     mass = plan.sum(dim=-2)
-    biases = solve_biases(scores, mass).biases if solve else (mass + PRIOR_COUNT).log()
+    smoothed = mass + ESTIMATION.prior_count
+    biases = solve_biases(scores, mass).biases if solve else smoothed.log()
     fit = (scores + biases[:, None, :]).logsumexp(dim=-1).sum(dim=-1) - (mass * biases).sum(dim=-1)
-    return fit + own + torch.lgamma(mass + 2).sum(dim=-1)
-
-
-SHRINK_TO = 10.0  # the paper's sharpness, towards which an estimate from one small episode is drawn
-CALIBRATION = 0.5  # of the moments' sharpness: classes are no round Gaussians, and the posterior of such is overconfident twofold
-WIDEST = (1.0, 1000.0)  # range of what moments may say, against episodes with no spread at all
-ROUNDS = 2  # fits of the memberships, then the sharpness
+    return fit + own + torch.lgamma(smoothed + 1).sum(dim=-1)
 
 
 def estimate_lam(
     support: Tensor, support_labels: Tensor, query: Tensor, *, n_way: int, alpha: float
 ) -> Tensor:
-    """Sharpness from the spread of the features, (E, S, D), (E, S) and (E, Q, D) -> (E,).
+    """Inverse temperature from the features, (E, S, D), (E, S) and (E, Q, D) -> (E,).
 
-    The vectors are expected as `smoothing.beside_neighbors` gives them. For two Gaussian classes of one
-    covariance, the log odds grow along c_a - c_b with the slope distance of the means / variance within,
-    both measured along that direction. Summed over pairs,
+    The vectors are those of `smoothing.append_neighbor_means`. For two Gaussian classes of equal
+    covariance, the log odds along c_a - c_b have the slope (distance of the means) / (variance
+    within), both measured in that direction. Summed over pairs,
 
         2 lam = sum_ab (m_aa - m_ab + m_bb - m_ba) / sum_ab var(z_a - z_b),   z_a = <x, c_a>
 
-    with m_ab the mean of z_b in class a. Memberships are those of the free fit, z leaves a query's own
-    share out, and the estimate is drawn half-way (in logs) to the paper's 10.
+    with m_ab the mean of z_b in class a. The class probabilities are those of `free_plan`, each
+    query is left out of c. The result is the geometric mean of this estimate and the paper's 10.
     """
     members = one_hot(support_labels, n_way, support.dtype)
-    fallback = support.new_full((len(support),), SHRINK_TO)
+    target = support.new_full((len(support),), ESTIMATION.lam_target)
     if n_way < 2 or query.shape[1] < n_way:
-        return fallback
-    lam = fallback
-    for _ in range(ROUNDS):
-        shares = free_shares(support, members, query, lam=lam, alpha=alpha)
-        found = CALIBRATION * _sharpness(support, members, query, shares)
-        lam = torch.where(found.isfinite() & (found > 0), found, fallback).clamp(*WIDEST)
-    return (SHRINK_TO * lam).sqrt()
+        return target
+    lam = target
+    for _ in range(ESTIMATION.lam_rounds):
+        plan = free_plan(support, members, query, lam=lam, alpha=alpha)
+        found = ESTIMATION.lam_factor * _gaussian_lam(support, members, query, plan)
+        lam = torch.where(found.isfinite() & (found > 0), found, target)
+        lam = lam.clamp(ESTIMATION.lam_minimum, ESTIMATION.lam_maximum)
+    return (ESTIMATION.lam_target * lam).sqrt()
 
 
-def _sharpness(support: Tensor, members: Tensor, query: Tensor, shares: Tensor) -> Tensor:
-    """The moments' sharpness, given the memberships, (E,)."""
-    n_way, n_query = shares.shape[-1], query.shape[1]
-    prototypes = plan_means(support, members, query, shares)
-    own = shares / (members.sum(dim=-2) + shares.sum(dim=-2))[:, None, :]
-    near = 0.5 * (
-        similarities(query, prototypes) + (prototypes * prototypes).sum(dim=-1)[:, None, :]
-    )
-    near = (near - own * (query * query).sum(dim=-1, keepdim=True)) / (1 - own).clamp_min(OWN_SHARE)
-    near = near - near.mean(dim=-1, keepdim=True)
-    mass = shares.sum(dim=-2).clamp_min(1e-6)
-    means = weighted_sums(shares, near) / mass[..., None]  # (E, W, W) class, prototype
-    within = (
-        (near * near).sum(dim=(-2, -1)) - (mass[..., None] * means * means).sum(dim=(-2, -1))
-    ) / n_query
+def _gaussian_lam(support: Tensor, members: Tensor, query: Tensor, plan: Tensor) -> Tensor:
+    """Inverse temperature of Gaussian classes with these class probabilities, (E,)."""
+    n_way, n_query = plan.shape[-1], query.shape[1]
+    prototypes = plan_means(support, members, query, plan)
+    own = plan / (members.sum(dim=-2) + plan.sum(dim=-2))[:, None, :]
+    squared = (query * query).sum(dim=-1, keepdim=True)
+    inner = _inner_without_own(query, prototypes, own, squared)
+    inner = inner - inner.mean(dim=-1, keepdim=True)
+    mass = plan.sum(dim=-2).clamp_min(ESTIMATION.mass_floor)
+    means = weighted_sums(plan, inner) / mass[..., None]  # (E, W, W) class, prototype
+    between = (mass[..., None] * means * means).sum(dim=(-2, -1))
+    within = ((inner * inner).sum(dim=(-2, -1)) - between) / n_query
     own_mean = means.diagonal(dim1=1, dim2=2)
     apart = (own_mean[:, :, None] - means) + (own_mean[:, None, :] - means.mT)
-    weight = (
-        mass[:, :, None]
-        * mass[:, None, :]
-        * (1 - torch.eye(n_way, dtype=near.dtype, device=near.device))
-    )
-    distance = (
-        (apart * weight).sum(dim=(-2, -1)) / weight.sum(dim=(-2, -1)) * (n_way * (n_way - 1) / 2)
-    )
-    return distance / (2 * n_way * within)
+    others = 1 - torch.eye(n_way, dtype=inner.dtype, device=inner.device)
+    weight = mass[:, :, None] * mass[:, None, :] * others
+    mean_apart = (apart * weight).sum(dim=(-2, -1)) / weight.sum(dim=(-2, -1))
+    return mean_apart * (n_way * (n_way - 1) / 2) / (2 * n_way * within)

@@ -1,4 +1,4 @@
-"""The graph that joins rows to their nearest, for episodes of any size: products are taken block by block, and what is kept is sparse."""
+"""The k-nearest-neighbor graph by cosine, computed in blocks of rows to bound the memory."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -6,11 +6,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-ROWS_AT_ONCE = 1024  # of the products of all rows with all rows
+BLOCK_ROWS = 1024  # rows whose products with all rows are held at a time; memory
 
 
 class Nearest(NamedTuple):
-    """The nearest others of rows, the nearest first, (E, n, k) each."""
+    """The nearest other rows, the nearest first, (E, n, k) each."""
 
     cosines: Tensor
     rows: Tensor
@@ -19,40 +19,39 @@ class Nearest(NamedTuple):
 def find_nearest(
     x: Tensor, k: int, *, of: Tensor | None = None, on_step: Callable[[], None] = lambda: None
 ) -> Nearest:
-    """The k rows that are nearest to each by cosine, itself left out, (E, N, D) unit vectors -> (E, n, k).
+    """The k rows nearest to each row by cosine, without itself, (E, N, D) -> (E, n, k).
 
     Args:
-        x: The rows.
+        x: Rows of norm 1.
         k: At most N - 1.
-        of: Numbers of the rows that are asked about, (n,); all by default.
-        on_step: Called now and then; what it raises ends the search.
+        of: Numbers of the rows whose neighbors are wanted, (E, n); all by default.
+        on_step: Called once per block; an exception that it raises ends the search.
 
     >>> find_nearest(torch.tensor([[[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]]]), 1).rows.tolist()
     [[[2], [2], [1]]]
     """
-    asked = torch.arange(x.shape[1], device=x.device) if of is None else of
+    wanted = torch.arange(x.shape[1], device=x.device).expand(len(x), -1) if of is None else of
     found = []
-    for first in range(0, len(asked), ROWS_AT_ONCE):
+    for first in range(0, wanted.shape[1], BLOCK_ROWS):
         on_step()
-        block = asked[first : first + ROWS_AT_ONCE]
-        near = x[:, block] @ x.mT
-        near[:, torch.arange(len(block), device=x.device), block] = -torch.inf
-        found.append(near.topk(k, dim=-1))
+        block = wanted[:, first : first + BLOCK_ROWS, None]
+        cosines = x.gather(1, block.expand(-1, -1, x.shape[2])) @ x.mT
+        cosines.scatter_(2, block, -torch.inf)
+        found.append(cosines.topk(k, dim=-1))
     cosines, rows = (torch.cat(each, dim=1) for each in zip(*found, strict=True))
     return Nearest(cosines, rows)
 
 
 def join_nearest(nearest: Nearest) -> Tensor:
-    """The graph of all rows and their nearest where the cosine is positive, a sparse matrix (E N, E N): D^-1/2 A D^-1/2.
+    """The graph D^-1/2 A D^-1/2 of all rows, sparse, (E N, E N), with one block per episode.
 
-    A holds the cosines, symmetrised, and D their sums. All episodes are blocks of one matrix.
+    A holds the positive cosines of rows and their nearest, symmetrized; D holds the row sums of A.
     """
     n_episodes, n_rows, _ = nearest.rows.shape
     device = nearest.rows.device
     block = n_rows * torch.arange(n_episodes, device=device)[:, None, None]
-    rows = (
-        (block + torch.arange(n_rows, device=device)[:, None]).expand_as(nearest.rows).reshape(-1)
-    )
+    rows = block + torch.arange(n_rows, device=device)[:, None]
+    rows = rows.expand_as(nearest.rows).reshape(-1)
     columns = (block + nearest.rows).reshape(-1)
     both = torch.stack([torch.cat([rows, columns]), torch.cat([columns, rows])])
     halves = nearest.cosines.clamp_min(0.0).reshape(-1).repeat(2) / 2

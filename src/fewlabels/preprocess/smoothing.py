@@ -1,22 +1,26 @@
-"""Vectors as their neighbours show them: directions in which a class varies count less, and neighbours stand by.
+"""Neighborhood features: within-class whitening, and the mean over neighbors appended.
 
-One labelled image is a poor picture of its class; all images of the episode, labelled or not, say two
-things more, through the graph that joins each to its nearest:
+One labelled row tells little about its class. All rows of an episode, labelled or not, tell more,
+through the k-nearest-neighbor graph:
 
-- *What varies within a class.* Nearest rows are mostly of one class. The directions in which they differ
-  say nothing about classes, and are shortened: x' = (1 + V)^-1/2 x, with V the covariance of the
-  differences of nearest rows.
-- *What a class looks like around here.* The mean over neighbours, and theirs, is set beside the vector, not in
-  its place, and with a weight that falls as labels become more: with five labels a class, the mean of the
-  labels is already smooth.
+- *Within-class whitening* (relevant component analysis, Bar-Hillel et al., 2005). Nearest rows are
+  mostly of one class, so the directions in which they differ say nothing about classes. They are
+  scaled down: x' = (1 + V)^-1/2 x, with V the covariance of the differences of nearest rows. A row
+  that is a neighbor of few others may have its own nearest rows in other classes, for example the
+  label of a class without queries. Its differences count less.
+- *Neighbor means* (simplified graph convolution, SGC, Wu et al., 2019). The mean over neighbors and
+  their neighbors is appended to the vector, with weight 1 / (labels per class): with several labels
+  the class mean is smooth already.
 
-A label whose class has no other image looks for its nearest elsewhere and would be drawn there. It is
-nobody's neighbour in return: differences count by how often their row is one.
+No labels are used. Small episodes are computed exactly. In large ones the graph is sparse and V is
+estimated from a sample of the rows. Code that classifies the same rows several times keeps the
+`Neighborhood`.
 
-None of this needs the labels. Small episodes are treated whole and exactly; in large ones the graph is sparse,
-differences are looked at in a sample, and whoever labels the same rows again and again keeps the `Neighborhood`.
+Bar-Hillel, Hertz, Shental, Weinshall: Learning a Mahalanobis metric from equivalence constraints.
+JMLR 6, 2005. Wu et al.: Simplifying graph convolutional networks. ICML 2019.
 """
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -24,158 +28,176 @@ from torch import Tensor
 
 from fewlabels.preprocess.neighbors import find_nearest, join_nearest
 
-MOST_NEIGHBORS = 20  # a class larger than this is known well enough from a part of it
-OWN_WEIGHT = 0.5  # of the row itself beside its neighbours, whose weights sum to about 1
-HOPS = 2  # neighbours, and theirs
-CLOSEST = 3  # rows whose differences show what varies within a class; fewer see too little, more see other classes
-WITHIN = (
-    1 / 3
-)  # mean variance of V beside the 1; at 0.1 uneven classes lose half a point, at 1 classes that are all there lose more
-DENSE_ROWS = 1000  # up to which products of all rows with all rows are kept
-MOST_ROWS = 20_000  # the graph costs rows^2, seven seconds of two cores here; beyond, rows are left as they are
-SAMPLED_ROWS = 1000  # of a large episode, whose differences from their nearest are looked at; 300 lose half a point
-SAME = 1e-9  # sum of squared differences of nearest rows below which all rows are taken for one
-ROUNDINGS = 1e-10  # added to unit norms before a factorisation, for products of dependent rows
+
+@dataclass(frozen=True)
+class SmoothingConstants:
+    """Hand-set numbers of the neighborhood features.
+
+    Chosen on the validation classes of the feature sets of `methods.estimation`, or by run time.
+    """
+
+    neighbor_minimum: int = 2  # neighbors per row; with one the graph falls apart
+    neighbor_limit: int = 20  # neighbors per row; more do not improve the mean
+    own_weight: float = 0.5  # weight of the row in a mean; those of its neighbors sum to about 1
+    hops: int = 2  # graph products: neighbors, and their neighbors
+    whitening_neighbors: int = 3  # nearest rows in V; fewer are noisy, more are of other classes
+    # Mean variance of V, next to the 1. At 0.1 imbalanced episodes lose 0.5 points, at 1 balanced
+    # ones lose more.
+    whitening_variance: float = 1 / 3
+    variance_floor: float = 1e-9  # squared distance; below it all rows count as identical
+    diagonal_jitter: float = 1e-10  # squared norm; keeps products of dependent rows factorable
+    dense_rows: int = 1000  # rows per episode up to which all products are kept; memory
+    row_limit: int = 20_000  # rows per episode; 7 s on two cores. Above it rows stay unchanged
+    sampled_rows: int = 1000  # rows that V is estimated from in large episodes; 300 cost 0.5 points
+
+
+SMOOTHING = SmoothingConstants()
 
 
 class Smoothing(NamedTuple):
-    """How an episode of some size is smoothed."""
+    """How the rows of an episode are smoothed."""
 
-    neighbors: int  # of a row
-    weight: float  # of the smoothed copy beside the vector
+    neighbors: int  # per row
+    weight: float  # of the neighbor means, next to 1 for the vector
 
 
 class Neighborhood(NamedTuple):
-    """Rows of norm 1 as their neighbours show them, (E, N, D) each."""
+    """The two parts of neighborhood features, rows of norm 1, (E, N, D) each."""
 
-    short: Tensor  # shortened where nearest rows differ
-    around: Tensor  # the mean over neighbours, and theirs
+    whitened: Tensor
+    means: Tensor  # over neighbors and their neighbors
 
-    def beside(self, *, weight: float) -> Tensor:
-        """Both side by side, (E, N, 2 D), the second with a weight; norms are 1."""
-        both: Tensor = (
-            torch.cat([self.short, weight**0.5 * self.around], dim=-1) / (1 + weight) ** 0.5
-        )
-        return both
+    def join(self, *, weight: float) -> Tensor:
+        """Both parts side by side, (E, N, 2 D), the means with a weight; norms are 1."""
+        parts = torch.cat([self.whitened, weight**0.5 * self.means], dim=-1)
+        joined: Tensor = parts / (1 + weight) ** 0.5
+        return joined
 
 
 def plan_smoothing(n_support: int, n_query: int, n_way: int) -> Smoothing | None:
-    """As many neighbours as a class has rows if all are equally large, one over the labels of a class as weight; None in huge episodes."""
+    """Neighbors per row (the rows per class if all are equally large) and weight of the means.
+
+    None in episodes of too few or too many rows.
+    """
     rows = n_support + n_query
-    neighbors = MOST_NEIGHBORS if rows > DENSE_ROWS else max(2, min(MOST_NEIGHBORS, rows // n_way))
-    return (
-        Smoothing(neighbors, n_way / n_support)
-        if rows > CLOSEST and neighbors < rows <= MOST_ROWS
-        else None
-    )
+    neighbors = min(SMOOTHING.neighbor_limit, max(SMOOTHING.neighbor_minimum, rows // n_way))
+    if rows > SMOOTHING.dense_rows:
+        neighbors = SMOOTHING.neighbor_limit
+    fits = rows > SMOOTHING.whitening_neighbors and neighbors < rows <= SMOOTHING.row_limit
+    return Smoothing(neighbors, n_way / n_support) if fits else None
 
 
-def beside_neighbors(support: Tensor, query: Tensor, *, n_way: int) -> tuple[Tensor, Tensor]:
-    """Shortened vectors beside their smoothed copies, (E, S, D) and (E, Q, D) -> (E, S, D') and (E, Q, D'); norms are 1.
+def append_neighbor_means(support: Tensor, query: Tensor, *, n_way: int) -> tuple[Tensor, Tensor]:
+    """Neighborhood features, (E, S, D) and (E, Q, D) -> (E, S, D') and (E, Q, D'); norms are 1.
 
-    The graph of the copies joins each row to its nearest by cosine, where that is positive; W = D^-1/2 A D^-1/2 of
-    the symmetrised weights A, and the copy is the direction of (W + 1/2)^2 x.
+    The graph joins each row to its nearest by cosine, where that is positive. The means are the
+    directions of (W + 1/2)^2 x, with W = D^-1/2 A D^-1/2 of the symmetrized weights A.
     """
     n_support = support.shape[1]
     smoothing = plan_smoothing(n_support, query.shape[1], n_way)
     if smoothing is None:
         return support, query
     x = torch.cat([support, query], dim=1)
-    found = (
-        look_around(x) if x.shape[1] > DENSE_ROWS else _look_around_exactly(x, smoothing.neighbors)
-    )
-    both = found.beside(weight=smoothing.weight).to(support.dtype)
-    return both[:, :n_support], both[:, n_support:]
+    if x.shape[1] > SMOOTHING.dense_rows:
+        found = find_neighborhood(x)
+    else:
+        found = _find_neighborhood_exactly(x, smoothing.neighbors)
+    joined = found.join(weight=smoothing.weight).to(support.dtype)
+    return joined[:, :n_support], joined[:, n_support:]
 
 
-def look_around(x: Tensor) -> Neighborhood:
-    """The neighbourhood of each row of a large episode, (E, N, D); time grows with N^2, memory with N."""
-    n_rows = x.shape[1]
+def find_neighborhood(x: Tensor) -> Neighborhood:
+    """Neighborhood features of a large episode, (E, N, D); time grows with N^2, memory with N.
+
+    The same rows in another order get the same features, up to rounding.
+    """
+    n_rows, n_nearest = x.shape[1], SMOOTHING.whitening_neighbors
     x = _unit(x)
-    sample = (
-        torch.arange(min(SAMPLED_ROWS, n_rows), device=x.device)
-        * n_rows
-        // min(SAMPLED_ROWS, n_rows)
-    )  # evenly, from sorted classes too
-    near = find_nearest(x, MOST_NEIGHBORS, of=sample).rows
-    chosen_by = x.new_zeros(x.shape[:2]).scatter_add(
+    n_sampled = min(SMOOTHING.sampled_rows, n_rows)
+    # Evenly from the rows in order of their sums of sizes, which do not depend on their places.
+    order = x.abs().sum(dim=-1, dtype=torch.float64).argsort(dim=-1, stable=True)
+    sample = order[:, torch.arange(n_sampled, device=x.device) * n_rows // n_sampled]
+    near = find_nearest(x, SMOOTHING.neighbor_limit, of=sample).rows
+    in_degree = x.new_zeros(x.shape[:2]).scatter_add(
         1, near.flatten(1), x.new_ones(1).expand(len(x), near[0].numel())
     )
-    chosen_by = chosen_by[:, sample] * (n_rows / len(sample))
-    closest = near[..., :CLOSEST].flatten(1)
-    differences = x[:, sample].repeat_interleave(CLOSEST, dim=1) - x.gather(
-        1, closest[..., None].expand(-1, -1, x.shape[2])
+    in_degree = in_degree.gather(1, sample) * (n_rows / n_sampled)
+    differences = _take(x, sample.repeat_interleave(n_nearest, dim=1)) - _take(
+        x, near[..., :n_nearest].flatten(1)
     )
-    differences *= (
-        _trust(chosen_by, MOST_NEIGHBORS).sqrt().repeat_interleave(CLOSEST, dim=1)[..., None]
-    )
-    short = _unit(_shorten(x, differences.mT @ differences))
-    graph = join_nearest(find_nearest(short, MOST_NEIGHBORS))
-    copy = short
-    for _ in range(HOPS):
-        copy = torch.sparse.mm(graph, copy.flatten(0, 1)).view_as(copy) + OWN_WEIGHT * copy
-    return Neighborhood(short, _unit(copy))
+    weights = _row_weights(in_degree, SMOOTHING.neighbor_limit)
+    differences *= weights.sqrt().repeat_interleave(n_nearest, dim=1)[..., None]
+    whitened = _unit(_whiten_within(x, differences.mT @ differences))
+    graph = join_nearest(find_nearest(whitened, SMOOTHING.neighbor_limit))
+    means = whitened
+    for _ in range(SMOOTHING.hops):
+        neighbor_sums = torch.sparse.mm(graph, means.flatten(0, 1)).view_as(means)
+        means = neighbor_sums + SMOOTHING.own_weight * means
+    return Neighborhood(whitened, _unit(means))
 
 
-def _look_around_exactly(x: Tensor, neighbors: int) -> Neighborhood:
-    """The same for small episodes, in double precision and, if possible, fewer coordinates, (E, N, D) -> (E, N, D')."""
-    x = _unit(_shorten_within(_turn(x.double()), neighbors))
+def _take(x: Tensor, rows: Tensor) -> Tensor:
+    """Some rows of each episode, (E, N, D) and (E, n) -> (E, n, D)."""
+    return x.gather(1, rows[..., None].expand(-1, -1, x.shape[2]))
+
+
+def _find_neighborhood_exactly(x: Tensor, neighbors: int) -> Neighborhood:
+    """The same for small episodes, in float64, (E, N, D) -> (E, N, D') with D' = min(N, D)."""
+    x = _rotate(x.double())
+    x = _unit(_whiten_within(x, _difference_covariance(x, neighbors)))
     near = (x @ x.mT).clamp_min(0.0)
     near.diagonal(dim1=1, dim2=2).zero_()
     near = torch.where(near >= near.topk(neighbors, dim=-1).values[..., -1:], near, 0.0)
     near = (near + near.mT) / 2
     scale = near.sum(dim=-1).clamp_min(torch.finfo(x.dtype).tiny ** 0.5).rsqrt()
     graph = near * scale[:, :, None] * scale[:, None, :]
-    copy = x
-    for _ in range(HOPS):
-        copy = graph @ copy + OWN_WEIGHT * copy
-    return Neighborhood(x, _unit(copy))
+    means = x
+    for _ in range(SMOOTHING.hops):
+        means = graph @ means + SMOOTHING.own_weight * means
+    return Neighborhood(x, _unit(means))
 
 
-def _turn(x: Tensor) -> Tensor:
-    """Rows in coordinates of their own, (E, N, D) -> (E, N, min(N, D)): all products stay."""
+def _rotate(x: Tensor) -> Tensor:
+    """Rows in a basis of their span, (E, N, D) -> (E, N, min(N, D)); inner products are kept."""
     if x.shape[2] <= x.shape[1]:
         return x
     products = x @ x.mT
-    products.diagonal(dim1=1, dim2=2).add_(ROUNDINGS)
-    turned: Tensor = torch.linalg.cholesky_ex(products).L
-    return turned
+    products.diagonal(dim1=1, dim2=2).add_(SMOOTHING.diagonal_jitter)
+    rotated: Tensor = torch.linalg.cholesky_ex(products).L
+    return rotated
 
 
-def _shorten_within(x: Tensor, neighbors: int) -> Tensor:
-    """Vectors, shortened where nearest rows differ, (E, N, D) -> (E, N, D)."""
+def _difference_covariance(x: Tensor, neighbors: int) -> Tensor:
+    """Sum of w_ij (x_i - x_j)(x_i - x_j)^T over nearest rows, (E, N, D) -> (E, D, D)."""
+    n_nearest = SMOOTHING.whitening_neighbors
     cosines = x @ x.mT
     cosines.diagonal(dim1=1, dim2=2).fill_(-torch.inf)
-    nearest = cosines.topk(max(neighbors, CLOSEST), dim=-1).values
-    chosen_by = (cosines >= nearest[..., neighbors - 1, None]).sum(
-        dim=-2
-    )  # (E, N) whose neighbour a row is
-    edges = (cosines >= nearest[..., CLOSEST - 1, None]) * _trust(chosen_by.to(x), neighbors)[
-        :, :, None
-    ]
+    nearest = cosines.topk(max(neighbors, n_nearest), dim=-1).values
+    in_degree = (cosines >= nearest[..., neighbors - 1, None]).sum(dim=-2)  # (E, N)
+    weights = _row_weights(in_degree.to(x), neighbors)
+    edges = (cosines >= nearest[..., n_nearest - 1, None]) * weights[:, :, None]
     edges = (edges + edges.mT) / 2
-    return _shorten(
-        x, x.mT @ (edges.sum(dim=-1, keepdim=True) * x - edges @ x)
-    )  # sum of edge times (x_i - x_j)(x_i - x_j)^T
+    return x.mT @ (edges.sum(dim=-1, keepdim=True) * x - edges @ x)
 
 
-def _trust(chosen_by: Tensor, neighbors: int) -> Tensor:
-    """How much the differences of a row count, by how many have it for a neighbour, (E, N) -> (E, N)."""
-    return (chosen_by / neighbors).clamp_max(1.0).sqrt()
+def _row_weights(in_degree: Tensor, neighbors: int) -> Tensor:
+    """Weights of the differences of rows, by how many have the row as neighbor, (E, N)."""
+    return (in_degree / neighbors).clamp_max(1.0).sqrt()
 
 
-def _shorten(x: Tensor, spread: Tensor) -> Tensor:
-    """(1 + V)^-1/2 x, with V the spread of differences on its scale, (E, N, D) and (E, D, D) -> (E, N, D)."""
-    dim = x.shape[2]
-    total = spread.diagonal(dim1=1, dim2=2).sum(dim=-1)
-    scale = torch.where(total > SAME, WITHIN * dim / total.clamp_min(SAME), 0.0)
+def _whiten_within(x: Tensor, covariance: Tensor) -> Tensor:
+    """(1 + V)^-1/2 x, with V the covariance in its scale, (E, N, D) and (E, D, D) -> (E, N, D)."""
+    dim, floor = x.shape[2], SMOOTHING.variance_floor
+    total = covariance.diagonal(dim1=1, dim2=2).sum(dim=-1)
+    variance = SMOOTHING.whitening_variance * dim / total.clamp_min(floor)
+    scale = torch.where(total > floor, variance, 0.0)
     ones = torch.eye(dim, dtype=x.dtype, device=x.device)
-    root = torch.linalg.cholesky_ex(ones + scale[:, None, None] * spread).L
-    shortened: Tensor = torch.linalg.solve_triangular(root, x.mT, upper=False).mT
-    return shortened
+    root = torch.linalg.cholesky_ex(ones + scale[:, None, None] * covariance).L
+    whitened: Tensor = torch.linalg.solve_triangular(root, x.mT, upper=False).mT
+    return whitened
 
 
 def _unit(x: Tensor) -> Tensor:
-    """Rows of norm 1; zero rows stay."""
-    length = x.norm(dim=-1, keepdim=True)
-    return torch.where(length > 0, x / length, 0.0)
+    """Rows of norm 1; zero rows stay zero."""
+    norm = x.norm(dim=-1, keepdim=True)
+    return torch.where(norm > 0, x / norm, 0.0)
