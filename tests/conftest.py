@@ -1,10 +1,13 @@
-"""Fixtures of all rooms: episodes of Gaussian classes, and oracles in plain float64 numpy.
+"""Fixtures of all tests: episodes of Gaussian classes, oracles in float64 numpy, the program.
 
 The oracles share no line with the code under test. Torch gets one thread: its tensors here are
-tiny, and threads that wait for each other cost more than they do.
+small, and synchronising threads costs more than it saves.
 """
 
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import hypothesis
@@ -13,9 +16,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from fewlabels.cli import main
+
 torch.set_num_threads(1)
 
-# No test is a timed test: the machine is shared.
+# No test depends on time: the machine is shared.
 hypothesis.settings.register_profile("fewlabels", deadline=None)
 hypothesis.settings.load_profile("fewlabels")
 
@@ -47,7 +52,10 @@ def _draw_episodes(
     seed: int = 0,
     dtype: torch.dtype = torch.float64,
 ) -> Episodes:
-    """Classes of the given sizes around random unit vectors; `spread` is the standard deviation times sqrt(dim)."""
+    """Classes of the given sizes around random unit vectors.
+
+    `spread` is the standard deviation times sqrt(dim).
+    """
     rng = np.random.default_rng(seed)
     n_way = len(n_shot)
     sides = []
@@ -88,7 +96,7 @@ def _map_by_the_letter(
     n_steps: int,
     solve: Callable[[np.ndarray], np.ndarray],
 ) -> np.ndarray:
-    """Algorithm 1 of the paper, row by row; `solve` turns squared distances (Q, W) into a plan (Q, W)."""
+    """Algorithm 1 of the paper, row by row; `solve` turns squared distances into a plan, (Q, W)."""
     known = np.eye(n_way)[support_labels]
     centers = np.stack([support[support_labels == way].mean(axis=0) for way in range(n_way)])
     samples = np.concatenate([support, query])
@@ -115,3 +123,36 @@ def sinkhorn() -> Callable[[np.ndarray, float, np.ndarray], np.ndarray]:
 @pytest.fixture
 def map_by_the_letter() -> Callable[..., np.ndarray]:
     return _map_by_the_letter
+
+
+class Done(NamedTuple):
+    code: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture(scope="session")
+def program() -> Callable[..., Done]:
+    """The program as installed, in a process of its own."""
+
+    def run(*arguments: object) -> Done:
+        command = [str(Path(sys.executable).with_name("fewlabels")), *map(str, arguments)]
+        done = subprocess.run(
+            command, capture_output=True, text=True, encoding="utf-8", timeout=600, check=False
+        )
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    return run
+
+
+@pytest.fixture
+def here(monkeypatch, capsys) -> Callable[..., Done]:
+    """The same in this process, to save the imports."""
+
+    def run(*arguments: object) -> Done:
+        monkeypatch.setattr(sys, "argv", ["fewlabels", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return Done(ended.value.code, *capsys.readouterr())
+
+    return run

@@ -1,8 +1,11 @@
 """The package as others import it."""
 
+import ast
+import doctest
 import subprocess
 import sys
 import tomllib
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 
@@ -15,13 +18,41 @@ PROJECT = tomllib.loads(
 )["project"]
 
 
-@pytest.mark.parametrize("name", fewlabels.__all__)
+PUBLIC = pytest.mark.parametrize("name", fewlabels.__all__)
+
+
+@PUBLIC
 def test_every_public_name_is_there_and_documented(name):
     thing = getattr(fewlabels, name)
     assert thing.__name__ == name
     assert thing.__module__.startswith("fewlabels.")
     assert thing.__doc__
     assert name in dir(fewlabels)
+
+
+@PUBLIC
+def test_every_public_name_but_an_error_has_an_example(name):
+    """The examples are run as tests of the modules in src."""
+    thing = getattr(fewlabels, name)
+    is_error = isinstance(thing, type) and issubclass(thing, Exception)
+    assert is_error or doctest.DocTestParser().get_examples(thing.__doc__)
+
+
+def test_type_checkers_see_the_same_names():
+    tree = ast.parse(Path(fewlabels.__file__).read_text(encoding="utf-8"))
+    (block,) = (
+        node
+        for node in tree.body
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+    )
+    seen = {}
+    for node in block.body:
+        (alias,) = node.names
+        assert alias.asname == alias.name  # "as" exports it
+        seen[alias.name] = node.module
+    assert sorted(seen) == fewlabels.__all__
+    for name, module in seen.items():
+        assert getattr(import_module(module), name) is getattr(fewlabels, name)
 
 
 def test_a_star_import_brings_them_all():
@@ -44,7 +75,11 @@ def test_types_are_for_others_too():
 
 
 def test_import_needs_no_heavy_package():
-    script = "import sys, fewlabels; heavy = {'torch', 'numpy', 'numba', 'sklearn'} & set(sys.modules); assert not heavy, heavy"
+    script = """
+import sys, fewlabels
+heavy = {"torch", "numpy", "numba", "sklearn", "scipy", "PIL", "typer"} & set(sys.modules)
+assert not heavy, heavy
+"""
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
     )

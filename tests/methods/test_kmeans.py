@@ -10,7 +10,7 @@ from fewlabels.methods.nearest import assign_nearest
 def lloyd(
     support: np.ndarray, labels: np.ndarray, query: np.ndarray, n_way: int
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """Labels, centers and the number of center updates until no query moves; support rows are fixed in their class."""
+    """Labels, centers and the number of center updates until no query changes its class."""
     centers = np.stack([support[labels == way].mean(axis=0) for way in range(n_way)])
     chosen, before, n_updates = (
         np.linalg.norm(query[:, None] - centers, axis=-1).argmin(axis=-1),

@@ -19,7 +19,7 @@ N_WAY = 5
 
 @pytest.fixture
 def prototypes() -> torch.Tensor:
-    """(W, D) one vector a class, as a backbone with a ReLU might give it."""
+    """(W, D) one vector per class, as of a backbone with a ReLU."""
     return (
         torch.rand(N_WAY, 32, generator=torch.Generator().manual_seed(0), dtype=torch.float64) ** 3
     )
@@ -104,11 +104,11 @@ def test_balance_is_a_default_and_not_forced(prototypes, counts):
         prototypes[None], near(prototypes, ways)
     )
     labels = torch.arange(N_WAY)[None]
-    told, free, balanced = (
-        assign_map(support, labels, query, n_way=N_WAY, proportions=p)
+    given, free, balanced = (
+        assign_map(support, labels, query, n_way=N_WAY, prior=p)
         for p in (counts, "free", "uniform")
     )
-    assert told.labels.tolist() == [ways]
+    assert given.labels.tolist() == [ways]
     assert free.labels.tolist() == [ways]
     np.testing.assert_allclose(balanced.proportions.numpy(), [[0.2] * N_WAY], atol=1e-9)
 

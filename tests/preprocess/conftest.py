@@ -1,4 +1,4 @@
-"""Feature sets like those of a backbone that ends in a ReLU: not negative, about a third of them exact zeros."""
+"""Features like those of a backbone that ends in a ReLU: a third of them are exact zeros."""
 
 from collections.abc import Callable
 

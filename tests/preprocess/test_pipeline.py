@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from fewlabels.errors import InputError
-from fewlabels.preprocess import PAPER, PAPER_INDUCTIVE, Pipeline
+from fewlabels.preprocess import PAPER, PAPER_INDUCTIVE, Pipeline, Step
 
 
 def paper_in_numpy(
@@ -34,8 +34,9 @@ def test_the_papers_pipeline_is_the_authors_arithmetic(draw_features, beta, dtyp
 
 
 def test_the_papers_lines():
-    assert PAPER == "power(0.5) | unit | center | unit"
-    assert PAPER_INDUCTIVE == "power(0.5) | unit"
+    assert str(PAPER) == "power(0.5) | unit | center | unit"
+    assert str(PAPER_INDUCTIVE) == "power(0.5) | unit"
+    assert PAPER.steps == (Step("power", 0.5), Step("unit"), Step("center"), Step("unit"))
 
 
 @pytest.mark.parametrize(
@@ -76,6 +77,39 @@ def test_pipelines_of_different_steps_are_different():
     assert len({Pipeline.parse(line) for line in lines}) == len(lines)
 
 
+@pytest.mark.parametrize(
+    ("line", "power", "undecided", "needs_labels", "needs_mean"),
+    [
+        ("power(0.5) | unit | center | unit", 0.5, False, True, False),
+        ("power(0.5) | unit", 0.5, False, False, False),
+        ("power(auto) | unit | center(joint) | unit", "auto", True, False, False),
+        ("signed_power(0.5) | unit | center(support)", 0.5, False, True, False),
+        ("unit | center(mean) | unit", None, False, False, True),
+        ("none", None, False, False, False),
+    ],
+)
+def test_what_a_pipeline_says_of_itself(line, power, undecided, needs_labels, needs_mean):
+    pipeline = Pipeline.parse(line)
+    assert pipeline.power == power
+    assert pipeline.undecided == undecided
+    assert pipeline.needs_labels == needs_labels
+    assert pipeline.needs_mean == needs_mean
+
+
+def test_another_power_and_another_centering_leave_the_rest_alone():
+    line = Pipeline.parse("signed_power(0.5) | center(mean) | center | unit | center(joint)")
+    changed = "power(auto) | center(mean) | center | unit | center(joint)"
+    assert str(line.with_power("auto")) == changed
+    assert str(line.without_power()) == "center(mean) | center | unit | center(joint)"
+    moved = "signed_power(0.5) | center(mean) | center(support) | unit | center(support)"
+    assert str(line.with_centering("support")) == moved
+    assert str(Pipeline(()).with_power(0.3)) == "none"
+    with pytest.raises(InputError, match="beta must be a number from -10 to 10, got 11"):
+        line.with_power(11)
+    with pytest.raises(InputError, match="a step must be one of"):
+        line.with_centering("median")
+
+
 def test_the_empty_pipeline_changes_nothing(draw_features):
     support, query = draw_features(5, 6) - 1, draw_features(9, 6, seed=1) - 1
     got = Pipeline.parse("none")(support, query)
@@ -110,8 +144,7 @@ def test_rowwise_on_the_whole_set_then_episodic_equals_all_steps_on_the_episode(
     whole = pipeline(features[rows[:5]], features[rows[5:]], mean=mean)
     ready = pipeline.transform(features, mean=mean)
     split = pipeline.episodic.apply(ready[rows[:5]], ready[rows[5:]], mean=mean)
-    assert torch.equal(whole[0], split[0])
-    assert torch.equal(whole[1], split[1])
+    torch.testing.assert_close(whole, split, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize(

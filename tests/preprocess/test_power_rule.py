@@ -6,7 +6,7 @@ import torch
 from scipy import stats
 
 from fewlabels.errors import InputError
-from fewlabels.preprocess import Pipeline, signed_power, suggest_power
+from fewlabels.preprocess import Pipeline, Step, signed_power, suggest_power
 from fewlabels.preprocess.power_rule import excess_kurtosis, skewness
 
 
@@ -34,7 +34,7 @@ def test_moments_are_those_of_scipy():
     ids=["exponential", "relu", "heavy", "gaussian", "heavy signed", "constant", "zero"],
 )
 def test_the_rule(draw, step):
-    assert suggest_power(drawn(draw)) == step
+    assert suggest_power(drawn(draw)) == Step.parse(step)
 
 
 def test_an_undecided_pipeline_is_decided_by_features_and_refuses_to_guess():

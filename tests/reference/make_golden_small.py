@@ -1,8 +1,9 @@
-"""Makes golden_small.npz: the first tasks of the golden answers with only the features that they use.
+"""Makes golden_small.npz: the first golden tasks with only the features that they use.
 
     .venv/bin/python tests/reference/make_golden_small.py
 
-reads ../shared/features/cifar-fs-wrn28-10 beside the repository. `rows` are numbered within `features`.
+reads ../shared/features/cifar-fs-wrn28-10 beside the repository. `rows` are numbers of rows of
+`features`.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The answers of the authors' own script on real features; see `make_golden_small.py` and the README beside golden.npz."""
+"""The answers of the authors' own script on real features; see `make_golden_small.py`."""
 
 from pathlib import Path
 from typing import NamedTuple

@@ -1,1 +1,33 @@
-"""Methods: support and query rows to an assignment of queries to classes."""
+"""Methods: support and query rows to an assignment of queries to classes; one file per method."""
+
+from fewlabels.methods.assignment import Assignment, make_assignment
+from fewlabels.methods.base import (
+    ConfiguredMethod,
+    Knob,
+    Method,
+    Reference,
+    configure,
+    find_method,
+    method_names,
+    register,
+)
+
+# One line per method: importing its file registers it. In the order of lists and tables.
+# isort: off
+from fewlabels.methods import nearest  # noqa: F401
+from fewlabels.methods import kmeans  # noqa: F401
+from fewlabels.methods import map  # noqa: A004, F401
+# isort: on
+
+__all__ = [
+    "Assignment",
+    "ConfiguredMethod",
+    "Knob",
+    "Method",
+    "Reference",
+    "configure",
+    "find_method",
+    "make_assignment",
+    "method_names",
+    "register",
+]

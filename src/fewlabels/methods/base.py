@@ -1,251 +1,365 @@
-"""A method is a preprocessing and a classifier with their settings: what a row of a results table stands for."""
+"""A method as one declaration: name, reference, pipeline, knobs, `assign` and its fused kernel.
+
+A method's file declares it and registers it. Everything else is derived from the declaration: the
+registry, help texts, the check of options and settings files, tuning ranges, axis names, lists in
+messages. `CONTRIBUTING.md` shows how to add one.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 from numbers import Integral, Real
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from fewlabels.errors import InputError, name_rows, unknown_choice
+from fewlabels.errors import InputError, unknown_choice
 from fewlabels.methods.assignment import Assignment
-from fewlabels.methods.kmeans import assign_kmeans
-from fewlabels.methods.map import LAM, assign_map, assign_soft_kmeans, check_settings
-from fewlabels.methods.nearest import assign_nearest
-from fewlabels.preprocess import PAPER, PAPER_INDUCTIVE, Pipeline
+from fewlabels.preprocess.pipeline import Pipeline
+from fewlabels.preprocess.steps import AUTO, LARGEST_POWER
+from fewlabels.transport.prior import Prior, as_prior
 
-CLASSIFIERS: dict[str, Callable[..., Assignment]] = {
-    "nearest": assign_nearest,
-    "kmeans": assign_kmeans,
-    "soft-kmeans": assign_soft_kmeans,
-    "map": assign_map,
-}
-KNOBS = {
-    "nearest": (),
-    "kmeans": (),
-    "soft-kmeans": ("lam", "alpha", "n_steps"),
-    "map": ("lam", "alpha", "n_steps", "proportions"),
-}
-METHODS = {  # name: (title in tables, pipeline, classifier)
-    "ncm-raw": ("NCM", "none", "nearest"),
-    "ncm": ("PT+NCM", PAPER_INDUCTIVE, "nearest"),
-    "kmeans": ("PT+K-Means", PAPER, "kmeans"),
-    "soft-kmeans": ("PT+soft K-Means", PAPER, "soft-kmeans"),
-    "map": ("PT+MAP", PAPER, "map"),
-}
-VARIANTS: dict[
-    str, tuple[str, str, str, dict[str, Any]]
-] = {  # likewise, with settings other than the paper's
-    "map-auto": (
-        "PT+MAP, estimated",
-        "power(auto) | unit | center(support) | unit",
-        "map",
-        {"proportions": "estimate", "lam": "auto"},
-    ),
-    "map-truth": (
-        "PT+MAP, told the truth",
-        PAPER,
-        "map",
-        {"proportions": "truth"},
-    ),  # the class sizes, which only an evaluation knows
-}
-SMALL_ALPHA_DATASETS = (
-    "tiered-imagenet",
-    "cifar-fs",
-)  # Section 4.3: alpha = 0.3 at 1 shot, 0.4 elsewhere
+
+@dataclass(frozen=True)
+class Reference:
+    """Where a method was published.
+
+    >>> print(find_method("ncm").reference.authors)
+    Mensink, Verbeek, Perronnin, Csurka
+    """
+
+    authors: str
+    year: int
+    title: str
+    link: str
+
+    def __str__(self) -> str:
+        return f"{self.authors} ({self.year}). {self.title}. {self.link}"
+
+
+@dataclass(frozen=True)
+class Knob:
+    """A setting of a method that a person may change.
+
+    Args:
+        name: As in Python, in settings files and in `--set name=value`.
+        words: What it is, for help texts; no capital letter, no full stop.
+        default: Its value, or a function of (n_shot, dataset) that gives it.
+        low: Least value.
+        high: Largest value.
+        above_low: Whether `low` itself is refused.
+        whole: Whether it must be a whole number.
+        also: Words that are allowed beside numbers.
+        note: Said when a value is out of range.
+        grid: Values that `tune` tries; none if it does not try this knob.
+        symbol: In figures.
+
+    >>> sharpness = Knob("lam", "how sharply distance decides", default=10.0, low=0, above_low=True)
+    >>> sharpness.parse("5"), sharpness.rule
+    (5.0, 'a number above 0')
+    """
+
+    name: str
+    words: str
+    default: Any = None
+    low: float = -inf
+    high: float = inf
+    above_low: bool = False
+    whole: bool = False
+    also: tuple[str, ...] = ()
+    note: str = ""
+    grid: tuple[float, ...] = ()
+    symbol: str = ""
+
+    def default_for(self, n_shot: int, dataset: str | None) -> Any:
+        """The value that holds where none is given."""
+        return self.default(n_shot, dataset) if callable(self.default) else self.default
+
+    def check(self, value: Any) -> Any:
+        """The value, or an error that names the knob, the rule and the value."""
+        if isinstance(value, str) and value in self.also:
+            return value
+        if not isinstance(value, Integral if self.whole else Real) or isinstance(value, bool):
+            kind = " or ".join(
+                ["a whole number" if self.whole else "a number", *map(repr, self.also)]
+            )
+            raise InputError(f"{self.name} must be {kind}, got {value!r}.")
+        number = float(value)
+        above = self.low < number if self.above_low else self.low <= number
+        if not (above and number <= self.high and abs(number) < inf):
+            raise InputError(f"{self.name} must be {self.rule}, got {value}. {self.note}".rstrip())
+        return value
+
+    def parse(self, text: Any) -> Any:
+        """The value from its text; what is no text is taken as it is."""
+        if not isinstance(text, str) or text in self.also:
+            return self.check(text)
+        try:
+            number = float(text)
+        except ValueError:
+            return self.check(text)  # refuses it
+        return self.check(int(number) if self.whole and number.is_integer() else number)
+
+    def show(self, value: Any) -> str:
+        """The value as text."""
+        return f"{value:g}" if isinstance(value, Real) else str(value)
+
+    @property
+    def rule(self) -> str:
+        """The range in words."""
+        kind = "a whole number" if self.whole else "a number"
+        sides = []
+        if self.low > -inf:
+            sides.append(f"above {self.low:g}" if self.above_low else f"of at least {self.low:g}")
+        if self.high < inf:
+            sides.append(f"up to {self.high:g}")
+        return " ".join([kind, " and ".join(sides) or "that is finite"])
+
+
+@dataclass(frozen=True)
+class PriorKnob(Knob):
+    """The knob for class sizes: its values are `Prior`s."""
+
+    def check(self, value: Any) -> Prior:
+        """See `Knob`."""
+        return as_prior(value)
+
+    def parse(self, text: Any) -> Prior:
+        """See `Knob`."""
+        return as_prior(text)
+
+
+BETA = Knob(
+    "beta",
+    "power of the transform; auto chooses one that suits the features",
+    low=-LARGEST_POWER,
+    high=LARGEST_POWER,
+    also=(AUTO,),
+    note="The paper uses 0.5.",
+    grid=(-2, -1, -0.5, 0, 0.25, 0.5, 0.75, 1, 2),  # Figure 4 (2)
+    symbol="power β",
+)
 
 
 @dataclass(frozen=True)
 class Method:
-    """A classifier behind a pipeline, all settings filled in."""
+    """A method: what a row of a results table stands for.
+
+    Args:
+        name: In Python and on the command line.
+        title: In tables; a leading "PT+" is dropped where the pipeline has no power.
+        reference: Where it was published.
+        pipeline: Its preprocessing.
+        assign: (support, support_labels, query, *, n_way, **settings) -> Assignment, batched.
+        knobs: What a person may change; `beta` is added where the pipeline has a power.
+        fixed: Settings of `assign` that make this method what it is.
+        kernel: Name of the fused kernel that gives the same answers, if there is one.
+        adapt: The pipeline for these settings, where it depends on them.
+        uses_neighbors: Whether `assign` takes `neighborhood=`, computed once for many fits.
+
+    >>> method = find_method("ncm")
+    >>> method.title, str(method.pipeline), list(method.knobs_for())
+    ('PT+NCM', 'power(0.5) | unit', ['beta'])
+    """
 
     name: str
     title: str
+    reference: Reference
     pipeline: Pipeline
-    classifier: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    assign: Callable[..., Assignment]
+    knobs: tuple[Knob, ...] = ()
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    kernel: str | None = None
+    adapt: Callable[[Pipeline, Mapping[str, Any]], Pipeline] | None = None
+    uses_neighbors: bool = False
 
-    def decide(self, features: Tensor) -> "Method":
-        """The method with all of its preprocessing decided for these features, (N, D)."""
-        return (
-            replace(self, pipeline=self.pipeline.decide(features))
-            if self.pipeline.undecided
-            else self
-        )
+    def knobs_for(self, pipeline: Pipeline | str | None = None) -> dict[str, Knob]:
+        """The knobs by name, for the method's own or another pipeline.
 
-    def assign(
-        self, support: Tensor, support_labels: Tensor, query: Tensor, *, n_way: int
-    ) -> Assignment:
-        """Classify vectors that went through the pipeline: (E, S, D), (E, S), (E, Q, D) -> Assignment."""
-        return CLASSIFIERS[self.classifier](
-            support, support_labels, query, n_way=n_way, **self.settings
-        )
+        beta is one of them where the pipeline has a power that is a number.
+        """
+        chosen = self.pipeline if pipeline is None else Pipeline.parse(pipeline)
+        has_power = isinstance(chosen.power, float | int)
+        return {knob.name: knob for knob in ((BETA,) if has_power else ()) + self.knobs}
 
+    def parse(self, texts: Mapping[str, Any]) -> dict[str, Any]:
+        """Values of knobs from their texts, by name."""
+        knobs = self.knobs_for()
+        return {name: self._known(knobs, name).parse(text) for name, text in texts.items()}
 
-def find_method(name: str) -> tuple[str, str, str, dict[str, Any]]:
-    """Title, pipeline, classifier and settings of a method or a variant of one."""
-    if name in METHODS:
-        return *METHODS[name], {}
-    if name not in VARIANTS:
-        raise unknown_choice("method", name, (*METHODS, *VARIANTS))
-    return VARIANTS[name]
+    def _known(self, knobs: Mapping[str, Knob], name: str) -> Knob:
+        if name not in knobs:
+            known = ", ".join(knobs) or "none"
+            raise InputError(
+                f"a knob of method '{self.name}' must be one of {known}, got {name!r}."
+            )
+        return knobs[name]
 
+    def configure(
+        self,
+        *,
+        n_shot: int,
+        dataset: str | None = None,
+        pipeline: Pipeline | str | None = None,
+        **settings: Any,
+    ) -> "ConfiguredMethod":
+        """The method with a value for each knob; None stands for the default.
 
-def paper_settings(n_shot: int, dataset: str | None = None) -> dict[str, Any]:
-    """lam, alpha and n_steps of the paper for a number of shots, (Sections 4.2 and 4.3)."""
-    if n_shot == 1:
-        return {"lam": LAM, "alpha": 0.3 if dataset in SMALL_ALPHA_DATASETS else 0.4, "n_steps": 30}
-    return {"lam": LAM, "alpha": 0.2, "n_steps": 20}
-
-
-def configure(
-    name: str,
-    *,
-    n_shot: int,
-    dataset: str | None = None,
-    beta: float | str | None = None,
-    pipeline: str | None = None,
-    **settings: Any,
-) -> Method:
-    """A method by name, with the paper's settings for what is not given.
-
-    Args:
-        name: One of `METHODS` or `VARIANTS`.
-        n_shot: Labelled rows per class, which decides the paper's alpha and n_steps.
-        dataset: Name as in a FeatureSet's provenance; decides the paper's alpha at one shot.
-        beta: Power of the pipeline's power step; "auto" leaves it to the features (`preprocess.power_rule`).
-        pipeline: Another pipeline, as its line.
-        **settings: lam, alpha, n_steps, proportions; those that the classifier does not use are
-            ignored, so that one call can configure several methods.
-
-    >>> configure("map", n_shot=5, beta=0.3).pipeline.steps
-    ('power(0.3)', 'unit', 'center', 'unit')
-    """
-    title, line, classifier, preset = find_method(name)
-    parsed = Pipeline.parse(line if pipeline is None else pipeline)
-    if beta is not None:
-        if pipeline is not None:
+        Args:
+            n_shot: Labelled rows per class; decides defaults of the paper.
+            dataset: Name as in a FeatureSet's provenance; decides the paper's alpha at one shot.
+            pipeline: Another preprocessing.
+            **settings: Values of knobs, as numbers, words or Priors.
+        """
+        given = {name: value for name, value in settings.items() if value is not None}
+        if pipeline is not None and "beta" in given:
             raise InputError(
                 "give beta or pipeline, not both: the pipeline's line has its own power."
             )
-        parsed = Pipeline.parse(
-            " | ".join(
-                f"power({beta})" if step.startswith("power") else step for step in parsed.steps
-            )
-        )
-    chosen = {**paper_settings(n_shot, dataset), "proportions": "uniform", **preset}
-    if unknown := set(settings) - set(chosen):
-        raise unknown_choice("setting", unknown.pop(), chosen)
-    chosen.update({knob: value for knob, value in settings.items() if value is not None})
-    if (
-        pipeline is None
-        and isinstance(chosen["proportions"], str)
-        and chosen["proportions"] == "estimate"
-        and "proportions" in KNOBS[classifier]
-    ):
-        # The queries' mean lies towards the larger classes; the support's does not.
-        parsed = Pipeline.parse(
-            " | ".join("center(support)" if step == "center" else step for step in parsed.steps)
-        )
-    check_number("lam", chosen["lam"], also=("auto",))
-    check_number("alpha", chosen["alpha"])
-    check_number("n_steps", chosen["n_steps"], whole=True)
-    check_settings(lam=chosen["lam"], alpha=chosen["alpha"], n_steps=chosen["n_steps"])
-    return Method(
-        name, title, parsed, classifier, {knob: chosen[knob] for knob in KNOBS[classifier]}
-    )
+        knobs = self.knobs_for(pipeline)
+        for name in given:
+            self._known(knobs, name)
+        values = {
+            name: knob.check(given[name] if name in given else knob.default_for(n_shot, dataset))
+            for name, knob in knobs.items()
+            if name != BETA.name
+        }
+        chosen = self.pipeline if pipeline is None else Pipeline.parse(pipeline)
+        if "beta" in given:
+            chosen = chosen.with_power(BETA.check(given["beta"]))
+        if self.adapt is not None and pipeline is None:
+            chosen = self.adapt(chosen, values)
+        return ConfiguredMethod(self, chosen, {**values, **self.fixed})
 
 
-def check_number(
-    name: str, value: object, *, whole: bool = False, also: tuple[str | None, ...] = ()
-) -> None:
-    """Refuse a setting that is no number, nor one of the words in `also`; its range is for the classifier to check."""
-    if isinstance(value, Integral if whole else Real) and not isinstance(value, bool):
-        return
-    if not (value is None or isinstance(value, str)) or value not in also:
-        words = " or ".join(
-            ["a whole number" if whole else "a number", *(repr(word) for word in also)]
-        )
-        raise InputError(f"{name} must be {words}, got {value!r}.")
+@dataclass(frozen=True)
+class ConfiguredMethod:
+    """A method with its pipeline and all settings chosen."""
+
+    method: Method
+    pipeline: Pipeline
+    settings: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """The method's name."""
+        return self.method.name
+
+    @property
+    def title(self) -> str:
+        """In tables: "PT+" only where the pipeline has a power."""
+        title = self.method.title
+        return title if self.pipeline.power is not None else title.removeprefix("PT+")
+
+    @property
+    def prior(self) -> Prior | None:
+        """What the method assumes about class sizes, None where it has no such setting."""
+        return self.settings.get("prior")
+
+    def with_prior(self, prior: Prior) -> "ConfiguredMethod":
+        """The same with another prior."""
+        return replace(self, settings={**self.settings, "prior": prior})
+
+    def decide(self, features: Tensor) -> "ConfiguredMethod":
+        """The same with all of its preprocessing decided for these features, (N, D)."""
+        if not self.pipeline.undecided:
+            return self
+        return replace(self, pipeline=self.pipeline.decide(features))
+
+    def assign(
+        self,
+        support: Tensor,
+        support_labels: Tensor,
+        query: Tensor,
+        *,
+        n_way: int,
+        neighborhood: Any = None,
+    ) -> Assignment:
+        """Label preprocessed vectors: (E, S, D), (E, S), (E, Q, D) -> Assignment.
+
+        Args:
+            support: Preprocessed labelled vectors.
+            support_labels: Class numbers.
+            query: Preprocessed unlabelled vectors.
+            n_way: Number of classes.
+            neighborhood: Of the same rows, where it was computed before.
+        """
+        kept = {"neighborhood": neighborhood} if neighborhood is not None else {}
+        settings = {**self.settings, **kept}
+        return self.method.assign(support, support_labels, query, n_way=n_way, **settings)
 
 
-def classify(
-    support: ArrayLike,
-    labels: ArrayLike,
-    query: ArrayLike,
-    *,
-    method: str | Method = "map",
-    mean: ArrayLike | None = None,
-    **settings: Any,
-) -> NDArray[Any]:
-    """Arrays in, labels out: the labels of `query` in the words of `labels`.
+_METHODS: dict[str, Method] = {}
 
-    Args:
-        support: Labelled vectors, (S, D).
-        labels: Their labels, (S,), of any kind; classes may have different numbers of rows.
-        query: Unlabelled vectors, (Q, D).
-        method: One of ncm-raw, ncm, kmeans, soft-kmeans, map, map-auto; or what `configure` gave, whose settings then hold.
-        mean: What a `center(mean)` step subtracts, (D,).
-        **settings: beta, pipeline, lam, alpha, n_steps, proportions, as in `configure`.
 
-    >>> classify([[9.0, 1], [1, 9]], ["cat", "dog"], [[8.0, 1], [2, 9], [7, 2], [1, 6]]).tolist()
-    ['cat', 'dog', 'cat', 'dog']
+def register(*methods: Method) -> None:
+    """Make methods known by name; a name that is taken is refused.
+
+    >>> try:
+    ...     register(find_method("ncm"))
+    ... except InputError as error:
+    ...     print(error)
+    method 'ncm' is registered already, for PT+NCM. Choose another name.
     """
-    words = np.asarray(labels)
-    if any(label is None or label != label for label in words.reshape(-1).tolist()):
-        raise InputError(
-            "labels must name a class for every support row, got None or NaN. Put unlabelled rows into query."
-        )
-    names, numbers = np.unique(words, return_inverse=True)
-    shots = np.bincount(numbers.reshape(-1))
-    x, q = as_matrix(support, "support"), as_matrix(query, "query")
-    if len(x) != numbers.size:
-        raise InputError(
-            f"labels must hold one label per support row, {len(x)}, got {numbers.size}."
-        )
-    if x.shape[1] != q.shape[1]:
-        raise InputError(
-            f"support and query must have the same number of features, got {x.shape[1]} and {q.shape[1]}."
-        )
-    if isinstance(method, Method) and settings:
-        raise InputError(
-            f"settings must be given to configure where method is a Method, got {', '.join(settings)}."
-        )
-    chosen = (
-        method
-        if isinstance(method, Method)
-        else configure(method, n_shot=int(shots.min()), **settings)
-    )
-    given = None if mean is None else torch.as_tensor(np.asarray(mean)).to(x)
-    chosen = chosen.decide(torch.cat([x, q]))
-    x, q = chosen.pipeline(x, q, mean=given)
-    assignment = chosen.assign(
-        x[None], torch.as_tensor(numbers.reshape(1, -1)), q[None], n_way=len(names)
-    )
-    return np.asarray(names[assignment.labels[0].numpy()])
+    for method in methods:
+        if method.name in _METHODS:
+            raise InputError(
+                f"method '{method.name}' is registered already, for {_METHODS[method.name].title}. "
+                "Choose another name."
+            )
+        _METHODS[method.name] = method
 
 
-def as_matrix(x: ArrayLike, name: str) -> Tensor:
-    """A (rows, features) tensor of float32 or float64 from anything array-like, refused in words if it is none."""
-    try:
-        array = np.asarray(x)
-    except ValueError:
-        raise InputError(f"{name} must be a matrix, got rows of different lengths.") from None
-    if array.dtype == object or not (np.issubdtype(array.dtype, np.number) or array.dtype == bool):
-        raise InputError(
-            f"{name} must hold numbers in rows of equal length, got dtype {array.dtype}."
-        )
-    if array.ndim != 2 or 0 in array.shape:
-        raise InputError(
-            f"{name} must be a non-empty matrix (rows, features), got shape {array.shape}."
-        )
-    array = array if array.dtype == np.float64 else array.astype(np.float32)
-    bad = ~np.isfinite(array).all(axis=1)
-    if bad.any():
-        raise InputError(
-            f"{name} must be finite, got NaN or infinity in {name_rows(np.flatnonzero(bad))}."
-        )
-    return torch.tensor(array)
+def unregister(name: str) -> None:
+    """Forget a method; tests that register one need it."""
+    del _METHODS[name]
+
+
+def method_names() -> tuple[str, ...]:
+    """The names of all methods, in the order of registration.
+
+    >>> method_names()[:3]
+    ('ncm-raw', 'ncm', 'kmeans')
+    """
+    return tuple(_METHODS)
+
+
+def all_knobs() -> dict[str, Knob]:
+    """The knobs of all methods by name, beta first."""
+    found = {BETA.name: BETA}
+    for method in _METHODS.values():
+        found |= {name: knob for name, knob in method.knobs_for().items() if name not in found}
+    return found
+
+
+def find_method(name: "str | Method") -> Method:
+    """The method of a name; a Method is taken as it is."""
+    if isinstance(name, Method):
+        return name
+    if name not in _METHODS:
+        raise unknown_choice("method", name, _METHODS)
+    return _METHODS[name]
+
+
+def configure(
+    name: "str | Method",
+    *,
+    n_shot: int,
+    dataset: str | None = None,
+    pipeline: Pipeline | str | None = None,
+    **settings: Any,
+) -> ConfiguredMethod:
+    """A method by name with a value for each knob; see `Method.configure`.
+
+    >>> str(configure("map", n_shot=5, beta=0.3).pipeline)
+    'power(0.3) | unit | center | unit'
+    """
+    return find_method(name).configure(
+        n_shot=n_shot, dataset=dataset, pipeline=pipeline, **settings
+    )
+
+
+def typical_shots(labels: Tensor) -> int:
+    """The median number of labels per class, (S,) class numbers: what defaults are chosen by."""
+    return int(torch.bincount(labels.long()).median())

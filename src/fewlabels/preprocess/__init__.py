@@ -1,14 +1,23 @@
-"""Stage 4: features to better-shaped features."""
+"""Preprocessing: features to better-shaped features."""
 
 from fewlabels.preprocess.pipeline import PAPER, PAPER_INDUCTIVE, Pipeline
 from fewlabels.preprocess.power_rule import suggest_power
-from fewlabels.preprocess.steps import POWER_EPS, center, center_jointly, power, signed_power, unit
+from fewlabels.preprocess.steps import (
+    POWER_EPS,
+    Step,
+    center,
+    center_jointly,
+    power,
+    signed_power,
+    unit,
+)
 
 __all__ = [
     "PAPER",
     "PAPER_INDUCTIVE",
     "POWER_EPS",
     "Pipeline",
+    "Step",
     "center",
     "center_jointly",
     "power",

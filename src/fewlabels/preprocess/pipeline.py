@@ -1,26 +1,19 @@
-"""A preprocessing pipeline that parses from, and prints as, one line: "power(0.5) | unit | center | unit".
+"""A preprocessing pipeline, read from and printed as one line: "power(0.5) | unit | center | unit".
 
-The line is the pipeline's identity: it stands in results, cache keys and commands.
+The line is the pipeline's identity in results, cache keys and commands. It is parsed once into
+`Step`s; no other module edits its text.
 """
 
-import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
 import torch
 from torch import Tensor
 
-from fewlabels.errors import InputError, name_rows
-from fewlabels.preprocess import steps
+from fewlabels.errors import InputError
+from fewlabels.io.words import name_rows
 from fewlabels.preprocess.power_rule import suggest_power
-
-PAPER = "power(0.5) | unit | center | unit"  # the preprocessing of PT+MAP and PT+K-Means
-PAPER_INDUCTIVE = "power(0.5) | unit"  # the preprocessing of PT+NCM: Eq. (1) alone
-CENTERINGS = ("center", "center(joint)", "center(support)", "center(mean)")
-AUTO = "power(auto)"  # the power is read from the features
-POWERS = {"power": steps.power, "signed_power": steps.signed_power}
-EPISODIC = ("center", "center(joint)", "center(support)")  # by means of the episode itself
+from fewlabels.preprocess.steps import AUTO, UNIT, Step
 
 
 @dataclass(frozen=True)
@@ -33,9 +26,11 @@ class Pipeline:
 
     >>> str(Pipeline.parse("power(.5)|unit |center| unit"))
     'power(0.5) | unit | center | unit'
+    >>> str(Pipeline.parse("power(.5) | unit").with_power(0.3))
+    'power(0.3) | unit'
     """
 
-    steps: tuple[str, ...]
+    steps: tuple[Step, ...]
 
     @classmethod
     def parse(cls, text: "str | Pipeline") -> Self:
@@ -45,14 +40,17 @@ class Pipeline:
         words = [word.strip() for word in text.split("|")]
         if words in ([""], ["none"]):
             return cls(())
-        return cls(tuple(_parse_step(word, text) for word in words))
+        try:
+            return cls(tuple(Step.parse(word) for word in words))
+        except InputError as error:
+            raise InputError(f"pipeline '{text}': {error}") from None
 
     def __str__(self) -> str:
-        return " | ".join(self.steps) or "none"
+        return " | ".join(str(step) for step in self.steps) or "none"
 
     @property
     def rowwise(self) -> "Pipeline":
-        """The leading steps that treat each vector alone; a mean from outside does."""
+        """The leading steps that treat each vector alone; a mean from outside is one of them."""
         return Pipeline(self.steps[: self._first_episodic])
 
     @property
@@ -61,33 +59,57 @@ class Pipeline:
         return Pipeline(self.steps[self._first_episodic :])
 
     @property
+    def power(self) -> float | str | None:
+        """The value of the first power step, "auto" where it is not decided, None without one."""
+        return next((step.value for step in self.steps if step.is_power), None)
+
+    @property
     def needs_mean(self) -> bool:
         """Whether a mean from outside must be given."""
-        return "center(mean)" in self.steps
+        return Step("center", "mean") in self.steps
+
+    @property
+    def needs_labels(self) -> bool:
+        """Whether the vectors depend on which rows have labels."""
+        return any(step.is_episodic and step.value != "joint" for step in self.steps)
 
     @property
     def positive_only(self) -> bool:
         """Whether negative features are refused."""
-        return any(
-            step.startswith("power") and step not in ("power(1)", AUTO) for step in self.steps
-        )
+        return any(step.name == "power" and step.value not in (1, AUTO) for step in self.steps)
 
     @property
     def undecided(self) -> bool:
         """Whether the power is still to be read from the features, by `decide`."""
-        return AUTO in self.steps
+        return self.power == AUTO
+
+    def with_power(self, beta: float | str) -> "Pipeline":
+        """The same pipeline with another value of its power steps."""
+        return Pipeline(
+            tuple(Step("power", beta) if step.is_power else step for step in self.steps)
+        )
+
+    def without_power(self) -> "Pipeline":
+        """The same pipeline without its power steps."""
+        return Pipeline(tuple(step for step in self.steps if not step.is_power))
+
+    def with_centering(self, kind: str | None) -> "Pipeline":
+        """The same pipeline with another kind of centering by the episode's own means."""
+        return Pipeline(
+            tuple(Step("center", kind) if step.is_episodic else step for step in self.steps)
+        )
 
     def decide(self, features: Tensor) -> "Pipeline":
-        """This pipeline with the power that suits the features, (N, D), in the place of power(auto); see `power_rule`."""
+        """The pipeline with the power that suits the features, (N, D), where it has power(auto)."""
         if not self.undecided:
             return self
         return Pipeline(
-            tuple(suggest_power(features) if step == AUTO else step for step in self.steps)
+            tuple(suggest_power(features) if step.value == AUTO else step for step in self.steps)
         )
 
     @property
     def _first_episodic(self) -> int:
-        return next((i for i, step in enumerate(self.steps) if step in EPISODIC), len(self.steps))
+        return next((i for i, step in enumerate(self.steps) if step.is_episodic), len(self.steps))
 
     def __call__(
         self, support: Tensor, query: Tensor, *, mean: Tensor | None = None
@@ -104,13 +126,14 @@ class Pipeline:
         return self.apply(support, query, mean=mean)
 
     def check(self, x: Tensor, name: str) -> None:
-        """Refuse vectors that the steps cannot make sense of."""
-        if "unit" in self.steps and x.numel():
+        """Refuse vectors that have no direction where the steps need one."""
+        if UNIT in self.steps and x.numel():
             zero = ~x.any(dim=-1).reshape(-1)
             if zero.any():
                 raise InputError(
-                    f"{name}: every vector must have a direction, got only zeros in {name_rows(zero.nonzero()[:, 0].tolist())}. "
-                    "Drop these rows or look for images that failed to load."
+                    f"{name}: every vector must have a direction, got only zeros in "
+                    f"{name_rows(zero.nonzero()[:, 0].tolist())}. Drop these rows or look for "
+                    "images that failed to load."
                 )
 
     def apply(
@@ -127,45 +150,36 @@ class Pipeline:
         mean = self._required(mean)
         recorded: list[Tensor] = []
         for step in self.steps:
-            if step in CENTERINGS:
-                if step == "center":
-                    support_mean, query_mean = steps.separate_means(support, query)
-                elif step == "center(joint)":
-                    support_mean = query_mean = steps.joint_mean(support, query)
-                elif step == "center(support)":
-                    support_mean = query_mean = steps.support_mean(support, query)
-                else:
-                    support_mean = query_mean = mean
-                support, query = support - support_mean, query - query_mean
-                recorded.append(query_mean)
+            if step.name == "center":
+                from_support, from_query = step.means(support, query, mean)
+                support, query = support - from_support, query - from_query
+                recorded.append(from_query)
             else:
-                act = _rowwise_function(step)
-                support, query = act(support), act(query)
+                support, query = step.apply(support), step.apply(query)
         return support, query, tuple(recorded)
 
     def replay(self, x: Tensor, means: tuple[Tensor, ...]) -> Tensor:
-        """Treat later vectors as the queries were treated, (..., N, D) -> (..., N, D); they were checked before."""
+        """Treat later vectors as the queries were treated, (..., N, D); they are not checked."""
         recorded = iter(means)
         for step in self.steps:
-            x = x - next(recorded) if step in CENTERINGS else _rowwise_function(step)(x)
+            x = x - next(recorded) if step.name == "center" else step.apply(x)
         return x
 
     def transform(self, x: Tensor, *, mean: Tensor | None = None) -> Tensor:
         """Apply the row-wise steps to one set of vectors, (..., D) -> (..., D)."""
         self.check(x, "features")
         rowwise = self.rowwise
-        return rowwise.replay(x, (rowwise._required(mean),) * rowwise.steps.count("center(mean)"))
+        n_means = sum(step.name == "center" for step in rowwise.steps)
+        return rowwise.replay(x, (rowwise._required(mean),) * n_means)
 
     def mean_of(self, features: Tensor) -> Tensor:
         """The mean that `center(mean)` expects, measured on another set, (N, D) -> (D,).
 
         SimpleShot and the paper's "NCM with base mean" take it over the base classes.
         """
-        before = Pipeline(
-            self.steps[: self.steps.index("center(mean)")]
-            if self.needs_mean
-            else self.rowwise.steps
-        )
+        rowwise = self.rowwise.steps
+        end = self.steps.index(Step("center", "mean")) if self.needs_mean else len(rowwise)
+        before = Pipeline(self.steps[:end])
         return before.transform(features).reshape(-1, features.shape[-1]).mean(dim=0)
 
     def _required(self, mean: Tensor | None) -> Tensor:
@@ -173,34 +187,11 @@ class Pipeline:
             return mean
         if self.needs_mean:
             raise InputError(
-                f"pipeline '{self}': center(mean) needs a mean, got none. Give --mean-of FILE, or mean=pipeline.mean_of(features)."
+                f"pipeline '{self}': center(mean) needs a mean, got none. "
+                "Give mean=pipeline.mean_of(features)."
             )
         return torch.zeros(())
 
 
-def _parse_step(word: str, line: str) -> str:
-    if word == "unit" or word in CENTERINGS or word == AUTO:
-        return word
-    if match := re.fullmatch(r"(power|signed_power)\(([^()]+)\)", word):
-        name = match[1]
-        try:
-            beta = float(match[2])
-        except ValueError:
-            raise InputError(
-                f"pipeline '{line}': {name} must hold a number, got '{match[2]}'."
-            ) from None
-        POWERS[name](torch.zeros(0), beta=beta)  # lets it speak for its own range
-        return f"{name}({beta:.12g})"
-    known = ("power(BETA)", "unit", *CENTERINGS, "signed_power(BETA)", AUTO)
-    raise InputError(f"pipeline '{line}': a step must be one of {', '.join(known)}, got '{word}'.")
-
-
-def _rowwise_function(step: str) -> Callable[[Tensor], Tensor]:
-    if step == "unit":
-        return steps.unit
-    if step == AUTO:
-        raise InputError(
-            "the pipeline's power(auto) must be decided first: use pipeline.decide(features), or name a power."
-        )
-    name, _, number = step.removesuffix(")").partition("(")
-    return lambda x: POWERS[name](x, beta=float(number))
+PAPER = Pipeline.parse("power(0.5) | unit | center | unit")  # of PT+MAP and PT+K-Means
+PAPER_INDUCTIVE = Pipeline.parse("power(0.5) | unit")  # of PT+NCM: Eq. (1) alone

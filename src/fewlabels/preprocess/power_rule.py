@@ -1,26 +1,27 @@
-"""Which power suits these features? Read from the features themselves where no validation classes say it.
+"""Which power suits these features? Read from the features where no validation classes tell.
 
-The power transform is there to make skewed features look more like a Gaussian. The paper's 0.5 does so for
-its backbones; features with a heavier tail want less. The rule:
+The power transform makes skewed features look more like a Gaussian. The paper's 0.5 does so for
+its backbones; features with a heavier tail need a smaller power. The rule:
 
-- not negative: 0.5, unless that leaves them more skewed than an exponential distribution (skewness 2); then
-  the power that brings them to it, but no less than 0.3.
-- signed: 1 (no power), unless their tails are heavy (excess kurtosis above that of a Laplace distribution, 3);
-  then 0.5 with the sign kept.
+- not negative: 0.5, unless that leaves them more skewed than an exponential distribution
+  (skewness 2); then the power that brings them to it, but no less than 0.3.
+- signed: 1 (no power), unless their tails are heavy (excess kurtosis above that of a Laplace
+  distribution, 3); then 0.5 with the sign kept.
 
-On real features: WRN-28-10 on CIFAR-FS gets 0.3 (validation says 0.3 to 0.4), EfficientNet-Lite0 on birds and
-groceries 0.5 (validation says 0.5 to 0.7, all within 0.5 points).
+On real features: WRN-28-10 on CIFAR-FS gets 0.3 (validation says 0.3 to 0.4), EfficientNet-Lite0 on
+birds and groceries 0.5 (validation says 0.5 to 0.7, all within 0.5 points).
 """
 
 from torch import Tensor
 
-from fewlabels.preprocess.steps import power
+from fewlabels.preprocess.steps import Step, power
 
-PAPER_POWER, LEAST_POWER = 0.5, 0.3
-EXPONENTIAL_SKEWNESS = 2.0
-LAPLACE_KURTOSIS = 3.0  # in excess of a Gaussian's
-LOOKED_AT = 1_000_000  # values are enough to tell a skewness by
-STEP = 0.05  # powers are tried this far apart; closer ones cannot be told from one another
+PAPER_POWER = 0.5  # Section 4.2
+LEAST_POWER = 0.3  # the smallest that validation classes asked for
+EXPONENTIAL_SKEWNESS = 2.0  # of the exponential distribution
+LAPLACE_KURTOSIS = 3.0  # of the Laplace distribution, in excess of a Gaussian's
+MOST_VALUES = 1_000_000  # feature values that the moments are computed of
+POWER_STEP = 0.05  # between the powers that are tried; closer ones cannot be told apart
 
 
 def skewness(x: Tensor) -> float:
@@ -31,36 +32,33 @@ def skewness(x: Tensor) -> float:
     1.1547
     """
     centered = x.double().reshape(-1) - x.double().mean()
-    spread = float((centered**2).mean())
-    return float((centered**3).mean()) / spread**1.5 if spread > 0 else 0.0
+    variance = float((centered**2).mean())
+    return float((centered**3).mean()) / variance**1.5 if variance > 0 else 0.0
 
 
 def excess_kurtosis(x: Tensor) -> float:
-    """Fourth standardised moment of all values less a Gaussian's 3, 0 where they are all the same."""
+    """Fourth standardised moment of all values less a Gaussian's 3, 0 where all are the same."""
     centered = x.double().reshape(-1) - x.double().mean()
-    spread = float((centered**2).mean())
-    return float((centered**4).mean()) / spread**2 - 3 if spread > 0 else 0.0
+    variance = float((centered**2).mean())
+    return float((centered**4).mean()) / variance**2 - 3 if variance > 0 else 0.0
 
 
-def suggest_power(features: Tensor) -> str:
-    """The power step for these features, (N, D) -> "power(0.5)", "signed_power(0.5)" or "power(1)".
+def suggest_power(features: Tensor) -> Step:
+    """The power step for these features, (N, D).
 
     >>> import torch
-    >>> suggest_power(torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    >>> str(suggest_power(torch.tensor([[1.0, 2.0], [3.0, 4.0]])))
     'power(0.5)'
     """
-    rows = max(1, LOOKED_AT // features.shape[-1])
-    looked_at = features[:: max(1, len(features) // rows)]
-    if looked_at.numel() and float(looked_at.min()) < 0:
-        return (
-            f"signed_power({PAPER_POWER})"
-            if excess_kurtosis(looked_at) > LAPLACE_KURTOSIS
-            else "power(1)"
-        )
+    rows = max(1, MOST_VALUES // features.shape[-1])
+    sample = features[:: max(1, len(features) // rows)]
+    if sample.numel() and float(sample.min()) < 0:
+        heavy = excess_kurtosis(sample) > LAPLACE_KURTOSIS
+        return Step("signed_power", PAPER_POWER) if heavy else Step("power", 1.0)
     beta = PAPER_POWER
     while (
-        beta > LEAST_POWER + STEP / 2
-        and skewness(power(looked_at, beta=beta)) > EXPONENTIAL_SKEWNESS
+        beta > LEAST_POWER + POWER_STEP / 2
+        and skewness(power(sample, beta=beta)) > EXPONENTIAL_SKEWNESS
     ):
-        beta = round(beta - STEP, 2)
-    return f"power({beta:g})"
+        beta = round(beta - POWER_STEP, 2)
+    return Step("power", beta)

@@ -1,4 +1,11 @@
-"""Pure functions on feature vectors: power, unit norm, centering. Input untouched, any leading axes."""
+"""Steps of preprocessing: pure functions on feature vectors, and `Step`, which names one of them.
+
+Inputs are left untouched. Any leading axes are allowed.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -6,6 +13,8 @@ from torch import Tensor
 from fewlabels.errors import InputError
 
 POWER_EPS = 1e-6  # Eq. (1): keeps v + eps strictly positive, so that logs and negative powers exist
+LARGEST_POWER = 10.0  # beyond it float32 overflows on ordinary features
+AUTO = "auto"  # a power that is read from the features (`power_rule`)
 
 
 def power(x: Tensor, *, beta: float) -> Tensor:
@@ -16,72 +25,74 @@ def power(x: Tensor, *, beta: float) -> Tensor:
     >>> power(torch.tensor([[4.0, 9.0]]), beta=0.5).round(decimals=3)
     tensor([[2., 3.]])
     """
-    if not -10 <= beta <= 10:  # also catches NaN; beyond it float32 overflows on ordinary features
-        raise InputError(f"power: beta must be a number from -10 to 10, got {beta}.")
+    _check_power("power", beta)
     if beta == 1:
         return torch.add(x, POWER_EPS)
     if x.numel() and x.min() < 0:
         raise InputError(
-            f"power: features must not be negative for beta = {beta:g}, got a smallest value of {float(x.min()):.4g}. "
-            "Use features taken after a ReLU, or a pipeline without the power, such as 'unit | center | unit'."
+            f"power: features must not be negative for beta = {beta:g}, got a smallest value of "
+            f"{float(x.min()):.4g}. Use features taken after a ReLU, or a pipeline without the "
+            "power, such as 'unit | center | unit'."
         )
     shifted: Tensor = x + POWER_EPS
     if beta == 0.5:
         return torch.sqrt(shifted)
-    # exp(beta log x) rather than x ** beta: torch's vectorised pow rounds differently at the end of
-    # an array, and an episode's bits would depend on its place in the batch.
+    # exp(beta log x) rather than x ** beta: torch's vectorised pow rounds differently at the end
+    # of an array, and an episode's values would depend on its place in the batch.
     logs = torch.log(shifted)
     return logs if beta == 0 else torch.exp(beta * logs)
 
 
 def signed_power(x: Tensor, *, beta: float) -> Tensor:
-    """Power of the sizes with the signs kept, (..., D) -> (..., D): for features that may be negative; beta > 0.
+    """Power of the absolute values with the signs kept, (..., D) -> (..., D); beta > 0.
 
     >>> signed_power(torch.tensor([[-4.0, 9.0]]), beta=0.5)
     tensor([[-2.,  3.]])
     """
-    if not 0 < beta <= 10:
-        raise InputError(f"signed_power: beta must be a number above 0, up to 10, got {beta}.")
+    _check_power("signed_power", beta)
     size = x.abs()
     raised = torch.sqrt(size) if beta == 0.5 else torch.exp(beta * torch.log(size))
     return torch.copysign(torch.where(size > 0, raised, 0.0), x)
+
+
+def _check_power(name: str, beta: float) -> None:
+    if name == "signed_power" and not 0 < beta <= LARGEST_POWER:
+        raise InputError(f"signed_power: beta must be a number above 0, up to 10, got {beta}.")
+    if not -LARGEST_POWER <= beta <= LARGEST_POWER:  # also refuses NaN
+        raise InputError(f"power: beta must be a number from -10 to 10, got {beta}.")
 
 
 def unit(x: Tensor) -> Tensor:
     """Scale each vector to Euclidean norm 1, (..., D) -> (..., D); a zero vector stays zero."""
     tiny = torch.finfo(x.dtype).tiny
     norm: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-    if not (
-        (norm > tiny**0.4) & (norm < tiny**-0.4)
-    ).all():  # squares may have overflowed or vanished
+    if not ((norm > tiny**0.4) & (norm < tiny**-0.4)).all():  # squares overflow or vanish
         exponent = torch.frexp(x.abs().amax(dim=-1, keepdim=True)).exponent
-        x = torch.ldexp(
-            x, -exponent
-        )  # exact, so that a vector's bits do not depend on its neighbours
+        x = torch.ldexp(x, -exponent)  # exact: a vector's values do not depend on other vectors
         norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
     return x / norm.clamp_min(tiny)
 
 
 def separate_means(support: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
-    """What the paper's "trans-mean-sub" subtracts, (..., S, D) and (..., Q, D) -> (..., 1, D) each.
+    """What the paper's "trans-mean-sub" subtracts, (..., S, D), (..., Q, D) -> (..., 1, D) each.
 
-    The support's mean from the support, the query's mean from the query. A side of one row equals
-    its own mean and would vanish, so it is centered by the mean of all rows instead.
+    The mean of the support from the support, the mean of the queries from the queries. A side of
+    one row equals its own mean and would vanish, so the mean of all rows is used for it.
     """
     joint = joint_mean(support, query)
-    support_mean = support.mean(dim=-2, keepdim=True) if support.shape[-2] > 1 else joint
-    query_mean = query.mean(dim=-2, keepdim=True) if query.shape[-2] > 1 else joint
-    return support_mean, query_mean
+    by_support = support.mean(dim=-2, keepdim=True) if support.shape[-2] > 1 else joint
+    by_query = query.mean(dim=-2, keepdim=True) if query.shape[-2] > 1 else joint
+    return by_support, by_query
 
 
 def support_mean(support: Tensor, query: Tensor) -> Tensor:
-    """The mean of the support, which holds every class alike whatever the queries hold, (..., S, D) and (..., Q, D) -> (..., 1, D).
+    """The mean of the support, (..., S, D) and (..., Q, D) -> (..., 1, D).
 
-    A support of one row would vanish, so the mean of all rows stands in for it.
+    It weighs all classes as the labels do, whatever the class sizes among the queries are. For a
+    support of one row, which would vanish, the mean of all rows is used.
     """
-    return (
-        support.mean(dim=-2, keepdim=True) if support.shape[-2] > 1 else joint_mean(support, query)
-    )
+    several = support.shape[-2] > 1
+    return support.mean(dim=-2, keepdim=True) if several else joint_mean(support, query)
 
 
 def joint_mean(support: Tensor, query: Tensor) -> Tensor:
@@ -90,12 +101,104 @@ def joint_mean(support: Tensor, query: Tensor) -> Tensor:
 
 
 def center(support: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
-    """Subtract each side's own mean, (..., S, D) and (..., Q, D) -> the same; see `separate_means`."""
-    support_mean, query_mean = separate_means(support, query)
-    return support - support_mean, query - query_mean
+    """Subtract each side's own mean, (..., S, D) and (..., Q, D); see `separate_means`."""
+    by_support, by_query = separate_means(support, query)
+    return support - by_support, query - by_query
 
 
 def center_jointly(support: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
-    """Subtract the mean of all rows from both sides, (..., S, D) and (..., Q, D) -> the same."""
+    """Subtract the mean of all rows from both sides, (..., S, D) and (..., Q, D)."""
     joint = joint_mean(support, query)
     return support - joint, query - joint
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a pipeline: a name and, where the step has one, a value.
+
+    power(BETA)             Eq. (1) of the paper without its norm
+    power(auto)             the power that suits the features (`power_rule`)
+    signed_power(BETA)      power of the absolute values, signs kept
+    unit                    each vector to norm 1
+    center                  support and queries by their own means (the paper's)
+    center(joint)           both by the mean of all rows
+    center(support)         both by the mean of the support
+    center(mean)            both by a mean from outside, such as that of the base classes
+
+    >>> Step.parse("power(.50)"), str(Step("center", "joint"))
+    (Step(name='power', value=0.5), 'center(joint)')
+    """
+
+    CHOICES: ClassVar[tuple[str, ...]] = (
+        *("power(BETA)", "power(auto)", "unit", "center", "center(joint)", "center(support)"),
+        *("center(mean)", "signed_power(BETA)"),
+    )
+    CENTERINGS: ClassVar[tuple[str | None, ...]] = (None, "joint", "support", "mean")
+
+    name: str
+    value: float | str | None = None
+
+    def __post_init__(self) -> None:
+        if self.name in ("power", "signed_power") and isinstance(self.value, int | float):
+            _check_power(self.name, self.value)
+        elif not (
+            (self.name, self.value) in (("unit", None), ("power", AUTO))
+            or (self.name == "center" and self.value in self.CENTERINGS)
+        ):
+            raise InputError(f"a step must be one of {', '.join(self.CHOICES)}, got '{self}'.")
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read a step from its text."""
+        match = re.fullmatch(r"(\w+)(?:\(([^()]*)\))?", text.strip())
+        if match is None:
+            raise InputError(f"a step must be one of {', '.join(cls.CHOICES)}, got '{text}'.")
+        name, value = match[1], match[2]
+        if name not in ("power", "signed_power") or value in (None, "", AUTO):
+            return cls(name, value)
+        try:
+            return cls(name, float(value))
+        except ValueError as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(f"{name} must hold a number, got '{value}'.") from None
+
+    def __str__(self) -> str:
+        if self.value is None:
+            return self.name
+        return f"{self.name}({self.value if isinstance(self.value, str) else f'{self.value:.12g}'})"
+
+    @property
+    def is_power(self) -> bool:
+        """Whether the step is a power, signed or not, decided or not."""
+        return self.name in ("power", "signed_power")
+
+    @property
+    def is_episodic(self) -> bool:
+        """Whether the step needs the episode: a centering by the episode's own means."""
+        return self.name == "center" and self.value != "mean"
+
+    def apply(self, x: Tensor) -> Tensor:
+        """Apply a step that acts on single vectors, (..., D) -> (..., D)."""
+        if self.name == "unit":
+            return unit(x)
+        if isinstance(self.value, str):
+            raise InputError(
+                "the pipeline's power(auto) must be decided first: "
+                "use pipeline.decide(features), or name a power."
+            )
+        return {"power": power, "signed_power": signed_power}[self.name](
+            x, beta=float(self.value or 0)
+        )
+
+    def means(self, support: Tensor, query: Tensor, given: Tensor) -> tuple[Tensor, Tensor]:
+        """What a centering subtracts from the support and from the queries, (..., 1, D) each."""
+        if self.value is None:
+            return separate_means(support, query)
+        if self.value == "mean":
+            return given, given
+        mean = (joint_mean if self.value == "joint" else support_mean)(support, query)
+        return mean, mean
+
+
+UNIT = Step("unit")
