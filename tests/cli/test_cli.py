@@ -1,4 +1,4 @@
-"""The program as a user runs it: data on stdout, talk on stderr, errors in one line."""
+"""The program as a user runs it: data on stdout, messages on stderr, errors in one line."""
 
 import json
 import os
@@ -10,10 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import typer.main
 
-from fewlabels.cli import main
+from fewlabels.cli import app
+from fewlabels.cli.arguments import option_names, to_options
 
-PTMAP = Path(sys.executable).with_name("fewlabels")
+PROGRAM = Path(sys.executable).with_name("fewlabels")
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "features" / "cifar-fs-wrn28-10"
 PROMISED = {"method", "n_way", "n_shot", "n_query", "accuracy", "ci95", "n_episodes", "seconds"}
 COLOR = re.compile(r"\x1b\[[0-9;]*\b(3[0-8]|4[0-8]|9[0-7])[0-9;]*m")
@@ -27,7 +29,7 @@ def environment(**changed):
 
 
 def run(*arguments, **changed):
-    command = [str(PTMAP), *map(str, arguments)]
+    command = [str(PROGRAM), *map(str, arguments)]
     return subprocess.run(
         command,
         capture_output=True,
@@ -37,14 +39,6 @@ def run(*arguments, **changed):
         env=environment(**changed),
         check=False,
     )
-
-
-def run_here(monkeypatch, capsys, *arguments):
-    """As `run`, in this process, to save the imports: exit code, stdout, stderr."""
-    monkeypatch.setattr(sys, "argv", ["fewlabels", *map(str, arguments)])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    return ended.value.code, *capsys.readouterr()
 
 
 def assert_one_line(stderr, *words):
@@ -90,7 +84,7 @@ def test_help_imports_nothing_heavy():
     script = """
 import sys
 from fewlabels.cli import app
-for words in (["--help"], ["evaluate", "--help"]):
+for words in (["--help"], ["doctor", "--help"], ["extract", "--help"]):
     app(words, standalone_mode=False)
 heavy = {"torch", "numpy", "numba", "sklearn", "scipy"} & set(sys.modules)
 assert not heavy, heavy
@@ -99,6 +93,28 @@ assert not heavy, heavy
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("n_shot must be at least 1, got 0.", "--shots must be at least 1, got 0."),
+        ("lam must be a number, got 'x'.", "--lam must be a number, got 'x'."),
+        ("prior must sum to 75, got 3.", "--set prior must sum to 75, got 3."),
+        ("per_class must be 3.", "--per-class must be 3."),
+        (
+            "class 'a' must have 3 images. Lower n_shot.",
+            "class 'a' must have 3 images. Lower --shots.",
+        ),
+        ("a knob must be one of lam, n_steps.", "a knob must be one of lam, n_steps."),
+        ("features must be finite.", "FEATURES must be finite."),  # an argument, no option
+        ("x holds y. Overwrite with force=True.", "x holds y. Overwrite with --force."),
+        ("n_workers must be 1.", "n_workers must be 1."),  # evaluate has no such option
+    ],
+)
+def test_arguments_of_the_core_are_shown_as_options_of_the_command(message, shown):
+    command = typer.main.get_command(app).commands["evaluate"]
+    assert to_options(message, option_names(command)) == shown
 
 
 def test_version():
@@ -154,23 +170,10 @@ def test_output_in_a_pipe_is_plain():
 
 @pytest.mark.skipif(not SHARED.exists(), reason=f"needs {SHARED}")
 @pytest.mark.parametrize(("key", "n_shot", "alpha"), [("s1_a0.3", 1, 0.3), ("s5_a0.2", 5, 0.2)])
-def test_the_authors_200_tasks_come_out_as_in_the_golden_file(
-    monkeypatch, capsys, key, n_shot, alpha
-):
-    words = [
-        "--draws",
-        "authors",
-        "--per-class",
-        600,
-        "--shots",
-        n_shot,
-        "--alpha",
-        alpha,
-        "--episodes",
-        200,
-        "--json",
-    ]
-    code, stdout, stderr = run_here(monkeypatch, capsys, "evaluate", SHARED / "novel.npy", *words)
+def test_the_authors_200_tasks_come_out_as_in_the_golden_file(here, key, n_shot, alpha):
+    words = ["--draws", "authors", "--per-class", 600, "--episodes", 200, "--json"]
+    kind = ["--shots", n_shot, "--alpha", alpha]
+    code, stdout, stderr = here("evaluate", SHARED / "novel.npy", *words, *kind)
     assert code == 0, stderr
     with np.load(SHARED / "golden.npz") as golden:
         right = golden[f"{key}_pred"] == np.arange(75) % 5  # query j belongs to way j % 5
@@ -184,16 +187,8 @@ def test_the_authors_200_tasks_come_out_as_in_the_golden_file(
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT to a child on Windows")
 def test_ctrl_c_reports_what_was_done_so_far():
-    words = [
-        "evaluate",
-        "--method",
-        "ncm",
-        "--episodes",
-        "100000000",
-        "--engine",
-        "torch",
-        "--json",
-    ]
+    words = ["evaluate", "--method", "ncm", "--episodes", "100000000"]
+    words += ["--engine", "torch", "--json"]
     pipes = {
         "stdout": subprocess.PIPE,
         "stderr": subprocess.PIPE,
@@ -201,7 +196,12 @@ def test_ctrl_c_reports_what_was_done_so_far():
         "encoding": "utf-8",
     }
     with subprocess.Popen(
-        [str(PTMAP), *words], env=environment(**AS_ON_A_TERMINAL), **pipes
+        [str(PROGRAM), *words],
+        env=environment(**AS_ON_A_TERMINAL),
+        preexec_fn=lambda: signal.signal(
+            signal.SIGINT, signal.SIG_DFL
+        ),  # background jobs ignore it
+        **pipes,
     ) as process:
         try:
             seen = ""
@@ -209,7 +209,7 @@ def test_ctrl_c_reports_what_was_done_so_far():
                 seen = seen[-2000:] + process.stderr.read(100)
                 assert process.poll() is None, seen
             process.send_signal(signal.SIGINT)
-            stdout, stderr = process.communicate(timeout=60)
+            stdout, stderr = process.communicate(timeout=600)
         finally:
             process.kill()
     assert process.returncode == 130
@@ -230,10 +230,10 @@ def test_a_missing_file_ends_the_real_program_with_code_2_and_one_line():
     assert_one_line(done.stderr, "nowhere.npz", "does not exist")
 
 
-def test_a_truncated_file(monkeypatch, capsys, feature_file):
+def test_a_truncated_file(here, feature_file):
     cut = feature_file.with_name("cut.npz")
     cut.write_bytes(feature_file.read_bytes()[:300])
-    code, stdout, stderr = run_here(monkeypatch, capsys, "evaluate", cut)
+    code, stdout, stderr = here("evaluate", cut)
     assert (code, stdout) == (2, "")
     assert_one_line(stderr, "cut.npz")
 
@@ -242,12 +242,12 @@ def test_a_truncated_file(monkeypatch, capsys, feature_file):
     ("words", "expected"),
     [
         (["--method", "knn"], ["ncm-raw, ncm, kmeans, soft-kmeans, map", "'knn'"]),
-        (["--ways", 5], ["(--ways) must be at most 4", "got 5"]),
+        (["--ways", 5], ["--ways must be at most 4", "got 5"]),
         (["--ways", 3, "--shots", 6, "--queries", 5], ["'ant'", "11 images, got 10"]),
-        (["--ways", 3, "--queries", "dirichlet:2"], ["queries must be", "'dirichlet:2'"]),
+        (["--ways", 3, "--queries", "dirichlet:2"], ["--queries must be", "'dirichlet:2'"]),
         (
             ["--ways", 3, "--queries", 2, "--episodes", 0],
-            ["n_episodes (--episodes) must be at least 1"],
+            ["fewlabels: --episodes must be at least 1"],
         ),
         (["--ways", 3, "--queries", 2, "--draws", "theirs"], ["own, authors", "'theirs'"]),
         (["--ways", 3, "--queries", "1,2,3", "--draws", "authors"], ["authors' draws"]),
@@ -262,34 +262,34 @@ def test_a_truncated_file(monkeypatch, capsys, feature_file):
             ["--ways", 3, "--queries", 2, "--pipeline", "whiten"],
             ["a step must be one of", "'whiten'"],
         ),
-        (["--ways", 3, "--queries", 2, "--pipeline", "center(mean)"], ["--mean-of"]),
-        (["--ways", 3, "--queries", 2, "--beta", 11], ["beta must be"]),
-        (["--ways", 3, "--queries", 2, "--lam", -1], ["lam must be"]),
-        (["--ways", 3, "--queries", 2, "--alpha", 2], ["alpha must satisfy"]),
-        (["--ways", 3, "--queries", 2, "--n-steps", -1], ["n_steps must be"]),
+        (["--ways", 3, "--queries", 2, "--pipeline", "center(mean)"], ["--mean-of must be given"]),
+        (["--ways", 3, "--queries", 2, "--beta", 11], ["--beta must be"]),
+        (["--ways", 3, "--queries", 2, "--lam", -1], ["--lam must be"]),
+        (["--ways", 3, "--queries", 2, "--alpha", 2], ["--alpha must be", "up to 1"]),
+        (["--ways", 3, "--queries", 2, "--set", "n_steps=-1"], ["--set n_steps must be"]),
         (
             ["--per-class", 10],
             ["--per-class must be left out", "the features have labels", "got 10"],
         ),
         (
             ["--ways", 3, "--queries", 2, "--dtype", "banana"],
-            ["dtype must be one of float32, float64", "'banana'"],
+            ["--dtype must be one of float32, float64", "'banana'"],
         ),
         (
             ["--ways", 3, "--queries", 2, "--dtype", "float64"],
-            ["dtype has no effect", "Leave --dtype out"],
+            ["--dtype has no effect", "Leave it out"],
         ),
     ],
     ids=lambda value: " ".join(map(str, value)),
 )
-def test_a_wrong_option_ends_in_one_line(monkeypatch, capsys, feature_file, words, expected):
-    code, stdout, stderr = run_here(monkeypatch, capsys, "evaluate", feature_file, *words)
+def test_a_wrong_option_ends_in_one_line(here, feature_file, words, expected):
+    code, stdout, stderr = here("evaluate", feature_file, *words)
     assert (code, stdout) == (2, "")
     assert_one_line(stderr, *expected)
 
 
-def test_one_class_is_nothing_to_tell_apart(monkeypatch, capsys):
-    code, stdout, stderr = run_here(monkeypatch, capsys, "evaluate", "--ways", 1)
+def test_one_class_is_refused(here):
+    code, stdout, stderr = here("evaluate", "--ways", 1)
     assert (code, stdout) == (2, "")
     assert "'--ways'" in stderr
     assert "equal to 2" in stderr
@@ -299,14 +299,12 @@ def test_one_class_is_nothing_to_tell_apart(monkeypatch, capsys):
     ("row", "expected"),
     [(-1.0, ["must not be negative", "unit | center | unit"]), (0.0, ["only zeros in row 7"])],
 )
-def test_features_that_the_pipeline_cannot_use(monkeypatch, capsys, feature_file, row, expected):
+def test_features_that_the_pipeline_cannot_use(here, feature_file, row, expected):
     with np.load(feature_file) as stored:
         features, labels = stored["features"], stored["labels"]
     features[7] = row
     np.savez(feature_file, features=features, labels=labels)
-    code, stdout, stderr = run_here(
-        monkeypatch, capsys, "evaluate", feature_file, "--ways", 3, "--queries", 2
-    )
+    code, stdout, stderr = here("evaluate", feature_file, "--ways", 3, "--queries", 2)
     assert (code, stdout) == (2, "")
     assert_one_line(stderr, *expected)
 

@@ -50,7 +50,7 @@ def test_a_damaged_folder_fails_and_names_each_file(here, folder):
     done = here("data", "check", folder)
     assert done.code == 1
     assert "2 problems" in done.stdout
-    assert "  [red]kaiser/cut.png: it is damaged, or of no known image format" in done.stdout
+    assert "  [red]kaiser/cut.png: it is damaged, or not of a known image format" in done.stdout
     assert "  leek/empty.png: the file is empty" in done.stdout
     assert "No problems" not in done.stdout
 

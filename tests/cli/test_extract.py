@@ -96,7 +96,7 @@ def test_a_folder_becomes_a_file_and_a_second_time_takes_it_from_the_cache(
     first = here(*command)
     assert first.code == 0
     assert first.stderr.startswith(
-        f"Written to {command[-1]}\nComputed features are kept in {cache}, 0.0 MB in all."
+        f"Written to {command[-1]}\nComputed features are kept in {cache}, 0.0 MB in total."
     )
     assert numbers_of(first.stdout.splitlines()[3])[:5] == ["8", "2", "64", "0", "0"]
     written = FeatureSet.load(command[-1])
@@ -137,7 +137,7 @@ def test_json_is_all_of_stdout(here, photos, checkpoint, tmp_path):
     talk = done.stderr.splitlines()
     assert (
         talk[0]
-        == f"{photos}: passed over ant/9.png: the file is empty. `fewlabels data check` tells all."
+        == f"{photos} has problems: ant/9.png: the file is empty. `fewlabels data check` lists all."
     )
     assert talk[1].startswith(
         "fewlabels: 1 of 9 images cannot be read and are left out: ant/0.png. The first: "
@@ -262,11 +262,12 @@ def test_a_plus_in_a_path_is_no_sum(here, photos, checkpoint, tmp_path):
         (["--dataset", "mnist"], "got 'mnist'"),
         (
             ["--output", "features.npz"],
-            "--output must be a file that ends in .safetensors, as that is what is written, got features.npz",
+            "--output must be a file that ends in .safetensors, the format that is written, "
+            "got features.npz",
         ),
         (
             ["--output", "{photos}/x.png/f.safetensors"],
-            "cannot be written (File exists). Choose another --output",
+            "cannot be written (File exists). Choose another path",
         ),
     ],
 )
@@ -294,7 +295,10 @@ def test_a_folder_that_is_not_there_or_empty(here, checkpoint, tmp_path):
 
 @pytest.mark.skipif(os.name == "nt", reason="no such signals there")
 def test_ctrl_c_on_a_terminal_says_what_is_kept(photos, checkpoint, tmp_path, cache):
-    """A slow backbone on a made terminal: the bar shows, Ctrl-C ends in 130 and one sentence, and the rest is computed later."""
+    """A slow backbone on a pseudo-terminal: a bar is shown; Ctrl-C ends with 130 and one sentence.
+
+    The next run computes only the rest.
+    """
     for number in range(300):
         Image.new("RGB", (16, 16), (number % 256, number // 256, 7)).save(photos / f"{number}.png")
     program = f"""
@@ -306,8 +310,8 @@ def slow(self, pixels):
     return plain(self, pixels)
 embedding.Network.__call__ = slow
 from fewlabels.cli import main
-sys.argv = ["fewlabels", "extract", {str(photos)!r}, "--backbone", {str(checkpoint())!r}, "--output", {str(tmp_path / "f.safetensors")!r}]
-sys.argv += ["--batch-size", "4"]
+sys.argv = ["fewlabels", "extract", {str(photos)!r}, "--backbone", {str(checkpoint())!r}]
+sys.argv += ["--output", {str(tmp_path / "f.safetensors")!r}, "--batch-size", "4"]
 main()
 """
     environment = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
@@ -323,19 +327,21 @@ main()
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=environment,
+        preexec_fn=lambda: signal.signal(
+            signal.SIGINT, signal.SIG_DFL
+        ),  # a background job ignores it
         text=True,
     )
     talk = ""
     while not re.search(r"extract[^\n]* [1-9]\d*/308\D", talk):
         talk += running.stderr.read(1)
     running.send_signal(signal.SIGINT)
-    rest = running.communicate(timeout=60)
+    rest = running.communicate(timeout=600)
     talk += rest[1]
     assert (running.returncode, rest[0]) == (130, "")
     assert re.search(r"extract.*images.*\d+/s", talk)
     assert (
-        f"Interrupted: what was done is kept in {cache}; the same command goes on from there."
-        in talk
+        f"Interrupted: computed features are kept in {cache}; the same command continues." in talk
     )
     assert "Traceback" not in talk
     assert list(cache.rglob("shard-*"))
@@ -369,7 +375,7 @@ def test_a_split_of_a_benchmark(here, checkpoint, tmp_path):
     ]
     done = here(*command)
     assert done.code == 0, done.stderr
-    assert "3 images where the literature counts 600, and 19 more" in done.stderr
+    assert "3 images where the literature counts 600; and 19 more" in done.stderr
     written = FeatureSet.load(output)
     assert (len(written), written.class_names) == (60, tuple(classes))
     assert (written.provenance["dataset"], written.provenance["split"]) == ("cifar-fs", "novel")

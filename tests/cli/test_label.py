@@ -145,19 +145,18 @@ def test_classes_that_no_label_names_are_counted_apart(here, photos, backbone, t
     few.write_text(few.read_text().replace(",leek", ",Lauch"))
     done = here("label", photos, *options)
     assert "4 of 4 right: 100.0%" in done.stdout
-    assert "4 images not scored, of classes that no label names: 'leek' (4)." in done.stdout
+    assert "4 images not scored, of classes without a label: 'leek' (4)." in done.stdout
     few.write_text(few.read_text().replace(",apple", ",Apfel"))
     done = here("label", photos, *options, "--report", tmp_path / "r.html")
     assert done.code == 0
     assert "right:" not in done.stdout
     assert (
-        "8 images not scored, of classes that no label names: 'apple' (4), 'leek' (4)."
-        in done.stdout
+        "8 images not scored, of classes without a label: 'apple' (4), 'leek' (4)." in done.stdout
     )
 
 
 @pytest.fixture
-def features_with_strangers(tmp_path):
+def features_with_outliers(tmp_path):
     """Labels for four rows each of c0, c1 and c2; of ten rows each of c0 to c3."""
     from pyarrow import Table, parquet
 
@@ -173,16 +172,16 @@ def features_with_strangers(tmp_path):
     return tmp_path / "f.parquet"
 
 
-def test_none_of_these(here, features_with_strangers, tmp_path):
-    done = here("label", features_with_strangers, "--output", tmp_path / "plain.csv")
+def test_none_of_these(here, features_with_outliers, tmp_path):
+    done = here("label", features_with_outliers, "--output", tmp_path / "plain.csv")
     assert "none of these" not in done.stdout
     assert "Estimated accuracy 1" in done.stdout
     done = here(
-        "label", features_with_strangers, "--output", tmp_path / "labels.csv", "--none-of-these"
+        "label", features_with_outliers, "--output", tmp_path / "labels.csv", "--none-of-these"
     )
     assert done.code == 0, done.stderr
     assert (
-        "10 images look like none of these classes: they come first when you sort by none_of_these."
+        "10 images look like none of these classes: sort by none_of_these to see them first."
         in done.stdout
     )
     assert "Estimated accuracy among the named classes 1" in done.stdout
@@ -199,7 +198,7 @@ def test_none_of_these(here, features_with_strangers, tmp_path):
     assert strange == list(range(30, 40))  # those of c3
     done = here(
         "label",
-        features_with_strangers,
+        features_with_outliers,
         "--output",
         tmp_path / "labels.csv",
         "--none-of-these",
@@ -207,7 +206,7 @@ def test_none_of_these(here, features_with_strangers, tmp_path):
     )
     assert json.loads(done.stdout)["none_of_these"] == 10
     assert "none_of_these" not in json.loads(
-        here("label", features_with_strangers, "--output", tmp_path / "plain.csv", "--json").stdout
+        here("label", features_with_outliers, "--output", tmp_path / "plain.csv", "--json").stdout
     )
 
 
@@ -327,12 +326,12 @@ def test_bad_labels_end_in_words(here, photos, backbone, tmp_path, labels, words
         (("--report", "photos"), "is a folder"),
         (("--report", "r.pdf"), "--report must end in .html, got 'r.pdf'"),
         (("--label-studio", "photos/apple/0.png"), "--label-studio must end in .json"),
-        (("--model", "m.bin"), "must end in .safetensors"),
+        (("--model", "m.bin"), "--model must end in .safetensors"),
         (("--label-studio", "few.csv/x.json"), "cannot be written"),
-        (("--copy-to", "photos/sorted"), "must not lie inside"),
+        (("--copy-to", "photos/sorted"), "--copy-to must not lie inside"),
         (("--copy-to", "few.csv/sorted"), "cannot be written"),
         (("--truth", "nowhere.csv"), "--truth must be 'folders' or a CSV file"),
-        (("--abstain", "90"), "from 0 to 1"),
+        (("--abstain", "90"), "--abstain must be a confidence from 0 to 1"),
     ],
 )
 def test_what_cannot_work_is_refused_before_the_work(
@@ -358,7 +357,7 @@ def test_features_cannot_be_copied_into_folders(here, make_file, tmp_path, monke
             "label", photos, "--output", tmp_path / "x.csv", "--copy-to", tmp_path / "sorted"
         )
         assert done.code == 2
-        assert "need a folder of images, got features only" in done.stderr
+        assert "--copy-to needs a folder of images, got features only" in done.stderr
 
 
 def test_parquet_without_pyarrow_is_refused_before_the_work(here, photos, tmp_path, monkeypatch):
@@ -473,7 +472,7 @@ def test_a_class_of_one_and_nothing_left(here, photos, backbone, tmp_path):
     (tmp_path / "one.csv").write_text("path,label\napple/0.png,apple\nleek/0.png,leek\n")
     done = here("label", photos, "--labels", tmp_path / "one.csv", *options)
     assert done.code == 0
-    assert "One label only: 'apple', 'leek'" in done.stderr
+    assert "Only one label each for 'apple', 'leek'" in done.stderr
     done = here("label", photos, *options)  # sub-folders: every image has a label
     assert done.code == 0
     assert "nothing left to label" in done.stderr
@@ -533,7 +532,7 @@ def test_guesses_are_not_labels_the_next_time(here, photos, backbone, tmp_path):
         "label", photos, "--labels", tmp_path / "first.csv", *options, tmp_path / "second.csv"
     )
     assert "4 labels given, 8 found" in done.stdout
-    assert "8 rows of origin 'model' are guesses of fewlabels" in done.stderr
+    assert "8 rows of origin 'model' are predictions of fewlabels" in done.stderr
     assert (tmp_path / "second.csv").read_text() == (tmp_path / "first.csv").read_text()
     lines = (tmp_path / "first.csv").read_text().splitlines()
     (tmp_path / "guesses.csv").write_text("\n".join(line for line in lines if "import" not in line))
@@ -558,3 +557,31 @@ def test_serve_refuses_in_words(here, tmp_path, photos):
     done = here("serve", tmp_path / "new")
     assert done.code == 2
     assert "version 7" in done.stderr
+
+
+def test_methods_and_knobs_from_the_command_line(here, make_file, tmp_path):
+    few = tmp_path / "few.csv"
+    few.write_text(
+        "path,label\n" + "".join(f"row {20 * c + i},c{c}\n" for c in (0, 1) for i in (0, 1))
+    )
+    options = ("--labels", few, "--output", tmp_path / "l.csv", "--json")
+    features = make_file(n_classes=2)
+    found = json.loads(here("label", features, *options, "--set", "lam=30").stdout)
+    assert found["lam"] == 30
+    assert found["method"] == json.loads(here("label", features, *options).stdout)["method"]
+    named = here("label", features, *options, "--method", found["method"])
+    assert named.code == 0
+    for command in (
+        ("label", features, *options),
+        ("next", features, "--labels", few),
+        ("serve", tmp_path / "p", "--photos", features, "--labels", few),
+    ):
+        done = here(*command, "--method", "nonsense")
+        assert done.code == 2
+        assert "--method must be one of" in done.stderr
+        done = here(*command, "--set", "nonsense=3")
+        assert done.code == 2
+        assert "a knob of method 'map-folder' must be one of lam" in done.stderr
+        done = here(*command, "--set", "lam")
+        assert done.code == 2
+        assert "--set must be KNOB=VALUE" in done.stderr

@@ -48,15 +48,18 @@ def test_train_a_backbone_on_a_folder(here, folders):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--recipe", "moderm"], "recipe must be one of modern, s2m2, simpleshot or a TOML file"),
+        (
+            ["--recipe", "moderm"],
+            "recipe must be one of dct, modern, s2m2, simpleshot or a TOML file",
+        ),
         (["--backbone", "resnet13"], "backbone must be one of wrn28-10"),
         pytest.param(
             ["--device", "cuda"],
             "device 'cuda' is not available here",
             marks=pytest.mark.skipif(torch.cuda.is_available(), reason="CUDA is here"),
         ),
-        (["--extract", "val"], "--extract takes splits of a benchmark"),
-        (["--dataset", "cifar-fs", "--val", "x"], "--val is for images of one's own"),
+        (["--extract", "val"], "--extract must name splits of a benchmark"),
+        (["--dataset", "cifar-fs", "--val", "x"], "--val must be left out with --dataset"),
         (["--val", "nowhere"], "nowhere"),
     ],
 )
@@ -94,7 +97,8 @@ def test_tensorboard_is_an_extra(here, folders):
     if find_spec("tensorboard") is None:
         assert done.code == 2
         assert (
-            "--tensorboard needs tensorboard: pip install 'fewlabels[tensorboard]'" in done.stderr
+            "Writing TensorBoard logs needs tensorboard: pip install 'fewlabels[tensorboard]'"
+            in done.stderr
         )
     else:
         assert list((folders / "out" / "tensorboard").iterdir())

@@ -68,29 +68,19 @@ def test_several_shots_in_one_file_and_given_options_win(here, make_file, tmp_pa
             "lam": 7.0,
             "alpha": expected["alpha"],
             "n_steps": expected["n_steps"],
-            "proportions": "uniform",
+            "prior": "uniform",
         }
         assert result["pipeline"].startswith(f"power({expected['beta']:g})")
     refused = here(*words, "--shots", 2)
     assert refused.code == 2
-    assert "--shots 1, 3, got 2" in refused.stderr
+    assert "--settings holds map for 1, 3 shots, got 2" in refused.stderr
 
 
 @pytest.mark.parametrize("bare", ["val.npz", "novel.npz"])
 def test_per_class_is_for_the_file_without_labels(here, make_file, tmp_path, bare):
     files = {name: make_file(name, seed=seed) for seed, name in enumerate(["val.npz", "novel.npz"])}
-    words = [
-        "tune",
-        files["val.npz"],
-        "--novel",
-        files["novel.npz"],
-        *FEW,
-        *SMALL,
-        "--no-plot",
-        "--json",
-        "--output",
-        tmp_path / "tuned",
-    ]
+    given = ["tune", files["val.npz"], "--novel", files["novel.npz"], *FEW, *SMALL]
+    words = [*given, "--no-plot", "--json", "--output", tmp_path / "tuned"]
     expected = here(*words)
     refused = here(*words, "--per-class", 20)
     assert refused.code == 2
@@ -105,21 +95,9 @@ def test_per_class_is_for_the_file_without_labels(here, make_file, tmp_path, bar
     )
 
 
-def test_only_the_knobs_of_a_variant_are_said_to_be_chosen(here, make_file, tmp_path):
-    done = here(
-        "tune",
-        make_file(),
-        "--method",
-        "map-auto",
-        "--alpha",
-        0.2,
-        "--alpha",
-        0.6,
-        *FEW,
-        "--no-plot",
-        "--output",
-        tmp_path / "o",
-    )
+def test_only_the_knobs_of_a_method_are_chosen(here, make_file, tmp_path):
+    words = ["--method", "map-auto", "--alpha", 0.2, "--alpha", 0.6, *FEW, "--no-plot"]
+    done = here("tune", make_file(), *words, "--output", tmp_path / "o")
     assert done.code == 0, done.stderr
     (tuning,) = json.loads((tmp_path / "o" / "tuning.json").read_text())["tunings"]
     assert tuning["chosen"].keys() == {"alpha", "n_steps"}
@@ -127,6 +105,21 @@ def test_only_the_knobs_of_a_variant_are_said_to_be_chosen(here, make_file, tmp_
         "map-auto": {"1-shot": tuning["chosen"]}
     }
     assert "beta" not in done.stdout
+
+
+def test_knobs_that_are_not_tuned_keep_what_set_gives_them(here, make_file, tmp_path):
+    file, out = make_file(), tmp_path / "tuned"
+    fixed = ["--set", "n_steps=2", "--set", "prior=free", "--beta", "auto"]
+    words = [*fixed, "--set", "lam=5", "--set", "lam=10", "--alpha", 0.4, *FEW, "--no-plot"]
+    done = here("tune", file, *words, "--output", out)
+    assert done.code == 0, done.stderr
+    tuned = tomllib.loads((out / "settings.toml").read_text(encoding="utf-8"))["map"]["1-shot"]
+    assert tuned.pop("lam") in (5, 10)
+    assert tuned == {"beta": "auto", "alpha": 0.4, "n_steps": 2, "prior": "free"}
+    again = here("evaluate", file, *FEW, "--settings", out / "settings.toml", "--json")
+    (result,) = json.loads(again.stdout)["results"]
+    (tuning,) = json.loads((out / "tuning.json").read_text())["tunings"]
+    assert result["accuracy"] == tuning["result"]["accuracy"]
 
 
 def test_json_is_all_of_stdout(here, make_file, tmp_path):
@@ -140,18 +133,8 @@ def test_json_is_all_of_stdout(here, make_file, tmp_path):
 
 
 def test_the_embedded_set_is_called_a_demonstration(here, tmp_path):
-    words = [
-        "--method",
-        "ncm",
-        "--beta",
-        0.5,
-        "--episodes",
-        5,
-        "--no-plot",
-        "--output",
-        tmp_path / "tuned",
-    ]
-    done = here("tune", *words)
+    words = ["--method", "ncm", "--beta", 0.5, "--episodes", 5, "--no-plot"]
+    done = here("tune", *words, "--output", tmp_path / "tuned")
     assert done.code == 0, done.stderr
     assert "novel classes, not validation classes: a demonstration only" in done.stderr
     assert "demonstration" in done.stdout
@@ -164,10 +147,13 @@ def test_the_embedded_set_is_called_a_demonstration(here, tmp_path):
         (["--method", "ncm-raw"], "no knob to tune"),
         (["--method", "kmeans", "--alpha", 1], "--alpha has no effect on kmeans"),
         (["--method", "knn"], "'knn'"),
-        (["--lam", -3], "lam must be"),
-        (["--ways", 9], "n_way (--ways) must be at most 6"),
+        (["--lam", -3], "--lam must be a number above 0, got -3"),
+        (["--set", "n_steps=4", "--set", "n_steps=5"], "--set n_steps must be given once"),
+        (["--set", "lamda=4"], "lamda has no effect on map, which takes beta, lam, alpha"),
+        (["--set", "lam"], "--set must be KNOB=VALUE such as 'lam=5', got 'lam'"),
+        (["--ways", 9], "--ways must be at most 6"),
         (["--queries", 0], "with N at least 1, got '0'"),
-        (["--shots", 0], "n_shot (--shots) must be at least 1"),
+        (["--shots", 0], "--shots must be at least 1"),
         (["--novel", "nowhere.npz"], "nowhere.npz does not exist"),
         (["--output", "/dev/null/x"], "cannot be written"),
     ],

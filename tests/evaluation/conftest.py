@@ -11,7 +11,7 @@ from fewlabels.features import FeatureSet
 def _make_features(
     sizes: Sequence[int], *, n_unlabelled: int = 0, dim: int = 4, seed: int = 0
 ) -> FeatureSet:
-    """Classes c0, c1, ... of the given sizes around random corners, non-negative, rows in random order."""
+    """Classes c0, c1, ... of the given sizes around random centers, rows in random order."""
     rng = np.random.default_rng(seed)
     labels = rng.permutation(
         np.concatenate([np.repeat(np.arange(len(sizes)), sizes), np.full(n_unlabelled, -1)])

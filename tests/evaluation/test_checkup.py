@@ -1,4 +1,4 @@
-"""What the check-up finds in features whose ills are known."""
+"""What the check-up finds in features with known defects."""
 
 import json
 
@@ -12,7 +12,7 @@ from fewlabels.evaluation.checkup import check_reliability, check_up, draw_histo
 from fewlabels.features import FeatureSet
 
 
-def test_known_ills_are_found(make_features):
+def test_known_defects_are_found(make_features):
     healthy = make_features([20, 20, 20], dim=6)
     x = healthy.features.copy()
     x[0], x[1] = x[2], 0.0
@@ -31,13 +31,13 @@ def test_known_ills_are_found(make_features):
     assert found.power == "power(0.5)"
 
 
-def test_the_trial_tells_sharpness_and_gain(make_features):
+def test_the_trial_gives_lam_and_the_gain(make_features):
     found = check_up(make_features([20, 20, 20], dim=6), n_episodes=20)
     assert found.lam is not None
     assert found.lam > 1
     assert found.inductive is not None
     assert found.transductive is not None
-    assert found.trial == "20 episodes, 3-way 1-shot, 15 queries a class"
+    assert found.trial == "20 episodes, 3-way 1-shot, 15 queries per class"
 
 
 def test_features_without_labels_have_no_trial():
@@ -83,4 +83,5 @@ def test_the_command_draws_reliability(make_features, tmp_path):
     assert [each["n_episodes"] for each in json.loads(printed.stdout)["reliability"]] == [5, 5]
     assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")
     refused = CliRunner().invoke(app, [*words, "out.pdf"])
-    assert isinstance(refused.exception, InputError)
+    assert refused.exit_code == 2
+    assert "--reliability must be a .png or .svg file, got 'out.pdf'." in refused.stderr

@@ -9,7 +9,7 @@ from scipy import stats
 from fewlabels.errors import InputError
 from fewlabels.evaluation import EvaluationResult, evaluate
 from fewlabels.evaluation.comparison import compare_pair, compare_results, paired_difference
-from fewlabels.methods.base import configure
+from fewlabels.methods import configure
 
 
 def result(accuracies, method="map", episode_hash="abc", n_shot=1, queries="15"):
@@ -88,19 +88,19 @@ def test_the_first_method_is_the_baseline_of_each_kind_unless_another_is_named()
 def test_what_cannot_be_compared_is_said():
     with pytest.raises(InputError, match="at least two results"):
         compare_results([result([0.5])])
-    with pytest.raises(InputError, match="one of the compared methods, map, got 'ncm'"):
+    with pytest.raises(InputError, match="baseline must be one of the methods map, got 'ncm'"):
         compare_results([result([0.5]), result([0.6])], baseline="ncm")
 
 
 def test_real_results_pair_and_are_json(make_features):
     features = make_features([30] * 6)
     methods = [configure(name, n_shot=1) for name in ("ncm", "map")]
-    results = evaluate(features, methods, n_way=4, queries=5, n_episodes=20)
+    results = evaluate(methods, features, n_way=4, queries=5, n_episodes=20)
     ncm, found = compare_results(results)
     oracle = stats.ttest_rel(results[1].accuracies, results[0].accuracies).confidence_interval(0.95)
     assert 2 * found.ci95 == pytest.approx(100 * (oracle.high - oracle.low))
     assert json.loads(json.dumps(ncm.to_dict()))["comparison"] is None
     assert json.loads(json.dumps(found.to_dict()))["comparison"]["baseline"] == "ncm"
-    elsewhere = evaluate(features, methods, n_way=4, queries=5, n_episodes=20, seed=1)
+    elsewhere = evaluate(methods, features, n_way=4, queries=5, n_episodes=20, seed=1)
     with pytest.raises(InputError, match="same episodes"):
         compare_pair(results[1], elsewhere[0])

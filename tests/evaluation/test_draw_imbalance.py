@@ -25,8 +25,8 @@ from fewlabels.evaluation.sweep import evaluate_cells, plan_cells
 )
 def test_the_expected_imbalance_is_that_of_drawn_episodes(make_features, word):
     episodes = sample_episodes(make_features([250] * 5), n_episodes=1500, queries=word)
-    shares = episodes.query_counts / episodes.query_counts.sum(axis=1, keepdims=True)
-    drawn = np.abs(shares - 1 / 5).sum(axis=1) / 2
+    fractions = episodes.query_counts / episodes.query_counts.sum(axis=1, keepdims=True)
+    drawn = np.abs(fractions - 1 / 5).sum(axis=1) / 2
     assert expected_imbalance(word, 5) == pytest.approx(
         drawn.mean(), abs=4 * drawn.std() / 1500**0.5 + 0.004
     )  # counts are whole numbers
@@ -38,7 +38,7 @@ def test_the_figure_holds_every_method_and_kind_in_order_of_imbalance(make_featu
         ["ncm", "map", "map-truth"],
         shots=[1, 2],
         queries=words,
-        knobs={"proportions": ["uniform", "free"]},
+        knobs={"prior": ["uniform", "free"]},
     )
     results = evaluate_cells(make_features([20] * 4), cells, n_way=3, n_episodes=4)[0]
     figure = draw_imbalance(results, about="birds <3")
@@ -52,8 +52,8 @@ def test_the_figure_holds_every_method_and_kind_in_order_of_imbalance(make_featu
     for word in (
         "n = 4 episodes",
         "PT+NCM",
-        "proportions free",
-        "proportions uniform",
+        "prior free",
+        "prior uniform",
         "told the truth",
         "1-shot",
         "2-shot",

@@ -52,22 +52,24 @@ def test_numbers_and_specs_are_taken_as_they_are():
 
 
 WITHOUT_MEANING = """0 -3 1.5 many 3, 0,0 3,-1 3,x 15:3 normal:2:75
-    dirichlet dirichlet:2 dirichlet:2:75:1 dirichlet:0:75 dirichlet:-1:75 dirichlet:nan:75 dirichlet:inf:75 dirichlet:2:0
-    dirichlet:2:7.5 dirichlet::75 dirichlet:x:75 present present:2 present:0:75 present:3:2 present:2:75:1"""
+    dirichlet dirichlet:2 dirichlet:2:75:1 dirichlet:0:75 dirichlet:-1:75 dirichlet:nan:75
+    dirichlet:inf:75 dirichlet:2:0 dirichlet:2:7.5 dirichlet::75 dirichlet:x:75
+    present present:2 present:0:75 present:3:2 present:2:75:1"""
 
 
 @pytest.mark.parametrize("word", ["", *WITHOUT_MEANING.split()])
 def test_a_word_without_meaning_is_refused_with_the_grammar(word):
-    with pytest.raises(
-        InputError,
-        match=r"queries must be N, N,N,\.\.\., dirichlet:A:N or present:K:N, with N at least 1, got ",
-    ):
+    grammar = r"queries must be N, N,N,\.\.\., dirichlet:A:N or present:K:N, with N at least 1"
+    with pytest.raises(InputError, match=f"{grammar}, got "):
         QuerySpec.parse(word)
 
 
 @pytest.mark.parametrize(
     ("word", "message"),
-    [("3,4", "one number for each of the 3 ways, got 2"), ("present:4:8", "at most 3 ways")],
+    [
+        ("3,4", "one number for each of the 3 ways, got 2"),
+        ("present:4:8", "at most 3 ways present"),
+    ],
 )
 def test_a_spec_that_does_not_fit_the_ways(word, message):
     with pytest.raises(InputError, match=message):

@@ -24,9 +24,9 @@ def test_bins_are_those_of_scikit_learn():
     right = rng.uniform(size=500) < said
     bins = Confidence(said, right).bins
     accuracy, mean = calibration_curve(right, said, n_bins=15)
-    np.testing.assert_allclose(bins.right, accuracy)
-    np.testing.assert_allclose(bins.said, mean)
-    assert bins.share.sum() == pytest.approx(1)
+    np.testing.assert_allclose(bins.accuracy, accuracy)
+    np.testing.assert_allclose(bins.confidence, mean)
+    assert bins.fraction.sum() == pytest.approx(1)
 
 
 def test_the_error_by_hand():
@@ -50,7 +50,7 @@ def test_calibrated_confidences_of_uneven_real_episodes_mean_what_they_say(uneve
 
 def test_chunks_change_nothing(uneven):
     fewer = measure_reliability(load_embedded(), queries="dirichlet:2:50", n_episodes=3)
-    np.testing.assert_allclose(fewer.after.said, uneven.after.said[: 3 * 50], atol=1e-5)
+    np.testing.assert_allclose(fewer.after.confidence, uneven.after.confidence[: 3 * 50], atol=1e-5)
 
 
 def test_the_figure(uneven):

@@ -17,7 +17,7 @@ def result(accuracies, **changed):
         "method": "map",
         "title": "PT+MAP",
         "pipeline": "unit",
-        "settings": {"lam": 10.0, "n_steps": 20, "proportions": "uniform"},
+        "settings": {"lam": 10.0, "n_steps": 20, "prior": "uniform"},
     }
     fields |= {
         "n_way": 5,
@@ -53,11 +53,9 @@ def test_percent_and_counts():
     assert found.ci95 == pytest.approx(100 * 1.96 * stats.sem([0.5, 0.75, 1.0]))
 
 
-@pytest.mark.parametrize(
-    "proportions", ["uniform", [0.5, 0.5], AtLeast([3, 3]), np.array([1.0, 2.0])]
-)
-def test_to_dict_survives_json_and_keeps_its_promises(proportions):
-    found = result([0.5, 0.75, 1.0], settings={"lam": 10.0, "proportions": proportions})
+@pytest.mark.parametrize("prior", ["uniform", [0.5, 0.5], AtLeast([3, 3]), np.array([1.0, 2.0])])
+def test_to_dict_survives_json_and_keeps_its_promises(prior):
+    found = result([0.5, 0.75, 1.0], settings={"lam": 10.0, "prior": prior})
     read = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert read.keys() >= PROMISED | {
         "title",

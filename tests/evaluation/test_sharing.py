@@ -1,4 +1,7 @@
-"""Methods that meet the same episodes share their inner products, and float32 is used where it is sure: no label changes."""
+"""Methods share inner products of the same episodes, and float32 is used where it is safe.
+
+Neither changes a label.
+"""
 
 import numpy as np
 import pytest
@@ -8,7 +11,7 @@ from fewlabels.evaluation import evaluate
 from fewlabels.evaluation.fused import EVEN, HARD_DOUBT, SOFT_DOUBT, NumbaEngine, doubt
 from fewlabels.evaluation.sampling import sample_episodes
 from fewlabels.features import FeatureSet
-from fewlabels.methods.base import configure
+from fewlabels.methods import configure
 
 METHODS = [
     configure("map", n_shot=1),
@@ -33,11 +36,11 @@ def features():
 
 @pytest.mark.parametrize("order", [METHODS, METHODS[::-1]])
 def test_a_method_gives_the_same_labels_alone_as_among_others(features, order):
-    together = evaluate(features, order, queries=8, n_episodes=60, engine="numba")
+    together = evaluate(order, features, queries=8, n_episodes=60, engine="numba")
     for method, among in zip(order, together, strict=True):
-        (alone,) = evaluate(features, [method], queries=8, n_episodes=60, engine="numba")
+        (alone,) = evaluate([method], features, queries=8, n_episodes=60, engine="numba")
         (readable,) = evaluate(
-            features, [method], queries=8, n_episodes=60, engine="torch", dtype="float64"
+            [method], features, queries=8, n_episodes=60, engine="torch", dtype="float64"
         )
         assert np.array_equal(among.accuracies, alone.accuracies)
         assert np.array_equal(among.accuracies, readable.accuracies)
@@ -49,23 +52,23 @@ def test_inner_products_are_formed_once_for_a_chunk(features):
         sample_episodes(features, n_episodes=9, n_way=5, queries=8, seed=seed) for seed in (0, 1)
     )
     engine.predict(METHODS[0], first)
-    kept = engine._products
+    kept = engine.products
     assert kept[1] is first
     engine.predict(METHODS[1], first)
-    assert engine._products is kept
+    assert engine.products is kept
     engine.predict(METHODS[0], second)
-    assert engine._products[1] is second
-    assert engine._products[2] is kept[2]  # the room is used again
+    assert engine.products[1] is second
+    assert engine.products[2] is kept[2]  # the same memory
     alone = NumbaEngine(features)
     alone.predict(METHODS[0], first)
-    assert alone._products is None
+    assert alone.products is None
 
 
 def test_products_left_by_one_method_are_what_the_next_one_uses(features):
     engine = NumbaEngine(features, n_methods=2)
     episodes = sample_episodes(features, n_episodes=9, n_way=5, queries=8)
     expected = engine.predict(METHODS[0], episodes)
-    rows, _, products = engine._products
+    rows, _, products = engine.products
     members = rows[torch.as_tensor(np.concatenate([episodes.support, episodes.query], axis=1))]
     n = members.shape[1]
     np.testing.assert_allclose(products[:, :n, :n], (members @ members.mT).numpy(), atol=1e-6)
@@ -76,12 +79,12 @@ def test_products_left_by_one_method_are_what_the_next_one_uses(features):
 def test_vectors_that_dwarf_the_others_are_left_to_float64(features):
     long = features.features.copy()
     long[3] *= 3 * EVEN
-    assert doubt(METHODS[4], torch.as_tensor(features.features)) is not None
-    assert doubt(METHODS[4], torch.as_tensor(long)) is None
+    assert doubt(METHODS[4], torch.as_tensor(features.features), n_rows=10) is not None
+    assert doubt(METHODS[4], torch.as_tensor(long), n_rows=10) is None
     uneven = FeatureSet(long, features.labels, features.class_names, {})
-    (fused,) = evaluate(uneven, [METHODS[4]], queries=8, n_episodes=60, engine="numba")
+    (fused,) = evaluate([METHODS[4]], uneven, queries=8, n_episodes=60, engine="numba")
     (readable,) = evaluate(
-        uneven, [METHODS[4]], queries=8, n_episodes=60, engine="torch", dtype="float64"
+        [METHODS[4]], uneven, queries=8, n_episodes=60, engine="torch", dtype="float64"
     )
     assert np.array_equal(fused.accuracies, readable.accuracies)
 
@@ -97,11 +100,11 @@ def test_vectors_that_dwarf_the_others_are_left_to_float64(features):
     ],
 )
 def test_doubt_grows_with_the_sharpness(method, expected):
-    assert doubt(method, torch.eye(3)) == pytest.approx(expected)
+    assert doubt(method, torch.eye(3), n_rows=2) == pytest.approx(expected)
 
 
 def test_doubt_grows_with_the_square_of_lengths_that_stay():
     rows = 3 * torch.eye(4)
-    assert doubt(configure("ncm-raw", n_shot=1), rows) == pytest.approx(9 * HARD_DOUBT)
-    assert doubt(configure("map", n_shot=1, pipeline="center | unit"), rows) == SOFT_DOUBT
-    assert doubt(configure("map", n_shot=1, pipeline="center"), rows) is None
+    assert doubt(configure("ncm-raw", n_shot=1), rows, n_rows=2) == pytest.approx(9 * HARD_DOUBT)
+    assert doubt(configure("map", n_shot=1, pipeline="center | unit"), rows, n_rows=2) == SOFT_DOUBT
+    assert doubt(configure("map", n_shot=1, pipeline="center"), rows, n_rows=2) is None

@@ -12,7 +12,7 @@ from PIL import Image
 from fewlabels.errors import InputError, MissingExtraError
 from fewlabels.evaluation import evaluate
 from fewlabels.evaluation.comparison import compare_results
-from fewlabels.evaluation.folder import open_folder, write_file, write_results
+from fewlabels.evaluation.folder import open_folder, write_results
 from fewlabels.evaluation.plots import can_draw, draw_curves
 from fewlabels.evaluation.sweep import evaluate_cells, plan_cells
 from fewlabels.evaluation.tables import (
@@ -23,7 +23,8 @@ from fewlabels.evaluation.tables import (
     to_markdown,
 )
 from fewlabels.evaluation.tuning import tune
-from fewlabels.methods.base import configure
+from fewlabels.io.files import write_file
+from fewlabels.methods import configure
 
 
 @pytest.fixture(scope="module")
@@ -61,9 +62,9 @@ def cells_of(line, separator):
         ),
         (
             ["map"],
-            {"knobs": {"proportions": ["estimate"]}},
+            {"knobs": {"prior": ["estimate"]}},
             ["PT+MAP"],
-            "PT+MAP: proportions estimate; own draws",
+            "PT+MAP: prior estimate; own draws",
         ),
         (["map"], {"tuned": {"map": {1: {"lam": 7.0}}}}, ["PT+MAP"], "PT+MAP: lam 7; own draws"),
         (
@@ -110,15 +111,15 @@ def test_columns_are_the_settings_that_vary(results):
     ]
     plain = tabulate_results(one_kind, about="birds")
     assert plain.header == ("method", "shots", "accuracy", "episodes", "seconds")
-    assert plain.title == "3-way, 3 queries a class, birds"
+    assert plain.title == "3-way, 3 queries per class, birds"
     assert plain.caption.startswith("own draws")
 
 
 def test_alpha_that_the_paper_varies_with_the_shots_is_no_column(make_features):
     found = [
         evaluate(
-            make_features([9] * 3),
             [configure("map", n_shot=n)],
+            make_features([9] * 3),
             n_way=2,
             n_shot=n,
             queries=2,
@@ -215,7 +216,7 @@ def test_a_folder_of_other_features_is_not_overwritten_unless_forced(tmp_path, r
     open_folder(tmp_path, fingerprint="f1")
     with pytest.raises(
         InputError,
-        match=r"result.json holds results of other features \(f1, these are f2\).*--force",
+        match=r"result.json holds results of other features \(f1, these are f2\).*force=True",
     ):
         open_folder(tmp_path, fingerprint="f2")
     open_folder(tmp_path, fingerprint="f2", force=True)
@@ -227,7 +228,7 @@ def test_a_folder_of_other_features_is_not_overwritten_unless_forced(tmp_path, r
 def test_a_folder_that_cannot_be_written(tmp_path):
     (tmp_path / "file").touch()
     for path in (tmp_path / "file", tmp_path / "file" / "below"):
-        with pytest.raises(InputError, match=r"cannot be written .* Choose another --output"):
+        with pytest.raises(InputError, match=r"cannot be written .* Choose another path"):
             open_folder(path, fingerprint="f1")
 
 

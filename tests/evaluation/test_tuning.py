@@ -1,4 +1,4 @@
-"""Tuning: a grid small enough for the hand, the paper's procedure, and novel classes without a say."""
+"""Tuning: a small grid by hand, the paper's procedure, and novel classes without influence."""
 
 from itertools import product
 
@@ -7,9 +7,19 @@ import pytest
 
 from fewlabels.errors import InputError
 from fewlabels.evaluation import evaluate
-from fewlabels.evaluation.tuning import RANGES, check_ranges, choose, count_settings, tune
+from fewlabels.evaluation.settings import format_settings, read_settings
+from fewlabels.evaluation.sweep import plan_cells
+from fewlabels.evaluation.tuning import (
+    check_ranges,
+    choose,
+    count_settings,
+    split_knobs,
+    tune,
+    tuning_grids,
+)
 from fewlabels.features import FeatureSet
-from fewlabels.methods.base import configure
+from fewlabels.methods import configure
+from fewlabels.transport import Sizes
 
 OPTIONS = {"n_way": 4, "queries": 5, "n_episodes": 25}
 SMALL = {"beta": (0.25, 0.5, 1.0), "lam": (2.0, 10.0), "alpha": (0.2, 0.4, 1.0)}
@@ -23,14 +33,15 @@ def features(make_features):
 def accuracy(features, beta, lam, alpha):
     """By way of `evaluate` alone."""
     return evaluate(
-        features, [configure("map", n_shot=1, beta=beta, lam=lam, alpha=alpha)], **OPTIONS
+        [configure("map", n_shot=1, beta=beta, lam=lam, alpha=alpha)], features, **OPTIONS
     )[0].accuracy
 
 
 def test_the_ranges_hold_those_of_figure_4():
-    assert set(RANGES["beta"]) >= {-2, -1, -0.5, 0, 0.5, 1, 2}
-    assert set(RANGES["lam"]) >= {1, 3, 5, 10, 15, 20, 30}
-    assert RANGES["alpha"] == tuple(tenth / 10 for tenth in range(1, 11))
+    ranges = tuning_grids("map")
+    assert set(ranges["beta"]) >= {-2, -1, -0.5, 0, 0.5, 1, 2}
+    assert set(ranges["lam"]) >= {1, 3, 5, 10, 15, 20, 30}
+    assert ranges["alpha"] == tuple(tenth / 10 for tenth in range(1, 11))
 
 
 def test_choice_of_a_grid_by_hand():
@@ -118,11 +129,11 @@ def test_a_start_outside_the_ranges_moves_to_the_nearest_value(features):
 
 def test_methods_are_tuned_by_the_knobs_they_take(features):
     tuning = tune(features, method="kmeans", ranges={"beta": [0.5, 1]}, **OPTIONS)
-    assert list(tuning.chosen) == ["beta"]
+    assert list(tuning.chosen) == ["beta", "max_iterations"]
     assert list(check_ranges("soft-kmeans", None)) == ["beta", "lam", "alpha"]
     with pytest.raises(InputError, match="no knob to tune"):
         check_ranges("ncm-raw", None)
-    with pytest.raises(InputError, match="--lam has no effect on ncm"):
+    with pytest.raises(InputError, match="lam has no effect on ncm, which takes beta"):
         check_ranges("ncm", {"lam": [1]})
 
 
@@ -143,7 +154,7 @@ def test_bad_values_are_refused_before_anything_is_run(features, ranges, said):
 
 def test_novel_features_that_do_not_fit_are_refused_before_anything_is_run(features, make_features):
     done = []
-    with pytest.raises(InputError, match=r"n_way \(--ways\) must be at most 3"):
+    with pytest.raises(InputError, match="n_way must be at most 3"):
         tune(
             features,
             novel=make_features([25] * 3),
@@ -188,3 +199,51 @@ def test_features_without_a_dataset_name_start_from_miniimagenets_alpha():
         for about in ({}, {"dataset": "cifar-fs"})
     ]
     assert [start.settings["alpha"] for start in starts] == [0.4, 0.3]
+
+
+def test_values_of_knobs_are_ranges_to_try_or_fixed_settings():
+    ranges, settings = split_knobs("map", {"lam": ["5", 10], "n_steps": ["4"], "beta": ["auto"]})
+    assert ranges == {"lam": [5.0, 10]}
+    assert settings == {"n_steps": 4, "beta": "auto"}
+    with pytest.raises(InputError, match="n_steps must be given once, because it is not tuned"):
+        split_knobs("map", {"n_steps": [4, 5]})
+    with pytest.raises(
+        InputError, match="lamda has no effect on map, which takes beta, lam, alpha"
+    ):
+        split_knobs("map", {"lamda": [4]})
+    with pytest.raises(InputError, match="beta has no effect on ncm-raw, which takes none"):
+        split_knobs("ncm-raw", {"beta": [4]})
+
+
+def test_a_knob_that_is_not_tuned_keeps_the_given_value(features):
+    few, paper = (
+        tune(features, ranges={"beta": [0.5], "lam": [10]}, settings=settings, **OPTIONS)
+        for settings in ({"n_steps": 2}, None)
+    )
+    assert [tuning.chosen["n_steps"] for tuning in (few, paper)] == [2, 30]
+    assert {result.settings["n_steps"] for result in few.tried} == {2}
+    assert few.result.accuracies.tolist() != paper.result.accuracies.tolist()
+    with pytest.raises(InputError, match="a knob of method 'map' must be one of"):
+        tune(features, settings={"max_iterations": 3}, **OPTIONS)
+
+
+def test_a_tuned_knob_can_be_fixed_to_a_word(features):
+    ranges, settings = split_knobs("map", {"beta": ["auto"], "lam": [5, 10], "alpha": [0.4]})
+    tuning = tune(features, ranges=ranges, settings=settings, **OPTIONS)
+    assert [curve.knob for curve in tuning.curves] == ["lam", "alpha"]
+    assert tuning.result.pipeline.startswith("power(0.5)")  # chosen by the features
+    assert len(tuning.tried) == count_settings(check_ranges("map", ranges, fixed=settings))
+    with pytest.raises(InputError, match="method 'ncm' has no knob to tune"):
+        tune(features, method="ncm", settings={"beta": "auto"}, **OPTIONS)
+
+
+def test_what_was_fixed_is_part_of_the_settings_file(features, tmp_path):
+    given = {"beta": "auto", "lam": "auto", "prior": Sizes([5, 5, 5, 5]), "n_steps": 3}
+    tuning = tune(features, ranges={"alpha": [0.4, 0.9]}, settings=given, **OPTIONS)
+    assert dict(tuning.chosen) == {**given, "prior": "5,5,5,5", "alpha": tuning.chosen["alpha"]}
+    assert "lam auto" in tuning.describe()
+    path = tmp_path / "settings.toml"
+    path.write_text(format_settings({"map": {1: dict(tuning.chosen)}}), encoding="utf-8")
+    (cell,) = plan_cells(["map"], queries=["5"], tuned=read_settings(path))
+    (again,) = evaluate(cell.methods, features, **OPTIONS)
+    assert again.accuracies.tolist() == tuning.result.accuracies.tolist()

@@ -1,22 +1,22 @@
-"""The command line: one file a sub-command, no logic. Data on stdout, talk on stderr.
+"""The command line: one file per command, no logic. Data on stdout, messages on stderr.
 
 Heavy imports live inside the commands, so that `fewlabels --help` is instant and needs no torch.
 """
 
-import sys
 from typing import Annotated, Any
 
 import typer
 import typer.core
 
 from fewlabels import __version__
-from fewlabels.cli.compare import compare_command
+from fewlabels.cli.arguments import option_names, to_options
 from fewlabels.cli.console import EXIT_INTERRUPTED, say
 from fewlabels.cli.data import data_app
 from fewlabels.cli.doctor import doctor_command
 from fewlabels.cli.evaluate import evaluate_command
 from fewlabels.cli.extract import extract_command
 from fewlabels.cli.label import label_command, next_command
+from fewlabels.cli.options import MethodCommand
 from fewlabels.cli.predict import predict_command
 from fewlabels.cli.reproduce import reproduce_command
 from fewlabels.cli.serve import serve_command
@@ -28,12 +28,17 @@ EXIT_BAD_INPUT = 2  # as for wrong options
 
 
 class Commands(typer.core.TyperGroup):
-    """The commands; Ctrl-C before there is anything to report ends in one line, where typer would end in none."""
+    """The commands; an error of ours and Ctrl-C end in one line on stderr."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was asked for."""
         try:
             return super().invoke(ctx)
+        except FewLabelsError as error:
+            command = self.get_command(ctx, ctx.invoked_subcommand or "")
+            names = {} if command is None else option_names(command)
+            say(f"fewlabels: {to_options(str(error), names) if names else error}")
+            raise typer.Exit(EXIT_BAD_INPUT) from error
         except KeyboardInterrupt:
             say("fewlabels: interrupted.")
             raise typer.Exit(EXIT_INTERRUPTED) from None
@@ -48,16 +53,15 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-# In the order in which a newcomer meets them: label a folder, look at features, compare methods, make backbones.
+# In the order in which a new user needs them: label, look at features, compare, train.
 app.command("label")(label_command)
 app.command("next")(next_command)
 app.command("serve")(serve_command)
 app.command("predict")(predict_command)
 app.command("extract")(extract_command)
 app.command("doctor")(doctor_command)
-app.command("evaluate")(evaluate_command)
-app.command("compare")(compare_command)
-app.command("tune")(tune_command)
+app.command("evaluate", cls=MethodCommand)(evaluate_command)
+app.command("tune", cls=MethodCommand)(tune_command)
 app.command("reproduce")(reproduce_command)
 app.add_typer(data_app, name="data")
 app.command("train")(train_command)
@@ -73,9 +77,5 @@ def _root(
 
 
 def main() -> None:
-    """Run a command; an error of ours becomes one line on stderr."""
-    try:
-        app()
-    except FewLabelsError as error:
-        say(f"fewlabels: {error}")
-        sys.exit(EXIT_BAD_INPUT)
+    """Run a command."""
+    app()

@@ -1,11 +1,13 @@
-"""What commands show: tables on stdout, a progress bar and remarks on stderr."""
+"""Output of commands: tables on stdout; progress bar, messages and warnings on stderr."""
 
 import shlex
 import sys
+import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 import typer
 
@@ -20,28 +22,37 @@ WIDEST = 1000  # columns: wider than any table
 
 
 def say(text: str) -> None:
-    """A remark for the person, not for a pipe."""
+    """Print a message for the user on stderr."""
     typer.echo(text, err=True)
 
 
+@contextmanager
+def saying_warnings() -> Iterator[None]:
+    """Print warnings as messages, without the line of code that raised them."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        warnings.showwarning = lambda message, *_, **__: say(f"fewlabels: {message}")
+        yield
+
+
 def end_interrupted(what: str) -> None:
-    """Say what the output covers after Ctrl-C, and exit as shells expect."""
+    """Say what is done after Ctrl-C, and exit as shells expect."""
     say(f"Interrupted: {what}")
     raise typer.Exit(EXIT_INTERRUPTED)
 
 
 def command_line() -> str:
-    """The command as it was typed, for the record."""
+    """The command line of this process, for records."""
     return shlex.join(["fewlabels", *sys.argv[1:]])
 
 
 def load_features(path: Path | None, *, per_class: int | None) -> "FeatureSet":
-    """Features of a file, the embedded ones if none is named."""
+    """Features of a file; the embedded ones if no file is given."""
     return load_several([path], per_class=per_class)[0]
 
 
 def load_several(paths: Sequence[Path | None], *, per_class: int | None) -> "list[FeatureSet]":
-    """The same for several files; `per_class` is for those without labels, and refused if there are none."""
+    """Features of several files; `per_class` is for files without labels, refused if all have."""
     from fewlabels.features import FeatureSet, load_embedded, read_features
     from fewlabels.features.readers import block_labels
 
@@ -70,14 +81,14 @@ def load_several(paths: Sequence[Path | None], *, per_class: int | None) -> "lis
 
 
 def load_mean_features(path: Path | None) -> "FeatureSet | None":
-    """What `center(mean)` takes its mean of, if anything; it has no use for labels."""
+    """The features whose mean `center(mean)` subtracts, if given; they need no labels."""
     from fewlabels.features import read_features
 
     return None if path is None else read_features(path, labels_needed=False)
 
 
 def describe_features(features: "FeatureSet") -> str:
-    """What the features are of, in a few words."""
+    """A short description of the features."""
     named = [
         features.provenance[key]
         for key in ("dataset", "backbone", "split")
@@ -86,33 +97,75 @@ def describe_features(features: "FeatureSet") -> str:
     return " ".join(named or [features.provenance.get("file", "")])
 
 
-@contextmanager
-def progress_bar(description: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr that moves by the number it is called with; none where stderr is no terminal."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
+class ProgressBar:
+    """A bar per stage on stderr with rate and time left; invisible if stderr is not a terminal."""
 
-    talk = Console(stderr=True)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("episodes"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=talk, transient=True, disable=not talk.is_terminal) as progress:
-        task = progress.add_task(description, total=total)
-        yield lambda done: progress.advance(task, done)
+    def __init__(self, unit: str) -> None:
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+        )
+
+        self.speed = 0.0  # units per second of the latest stage
+        self._begun: dict[str, float] = {}  # time in seconds at which a stage began
+        self._tasks: dict[str, Any] = {}
+        console = Console(stderr=True)
+        self._bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn(unit),
+            TextColumn("{task.fields[speed]}"),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bars.stop()
+
+    def show(self, stage: str, done: int, total: int) -> None:
+        """Show that `done` of `total` units of a stage are done; a finished stage disappears."""
+        if stage not in self._tasks:
+            self._bars.start()  # with the first stage, so that an unused bar does nothing
+            self._begun[stage] = time.perf_counter()
+            self._tasks[stage] = self._bars.add_task(stage, total=total, speed="")
+        self.speed = done / max(time.perf_counter() - self._begun[stage], 1e-9)
+        self._bars.update(
+            self._tasks[stage],
+            completed=done,
+            speed=f"{self.speed:,.0f}/s" if done else "",
+            visible=done < total,
+        )
+
+
+@contextmanager
+def progress_bar(
+    description: str, total: int, *, unit: str = "episodes"
+) -> Iterator[Callable[[int], None]]:
+    """A bar with one stage; call the result with the number of units that were done."""
+    done = 0
+    with ProgressBar(unit) as bar:
+
+        def advance(n: int) -> None:
+            nonlocal done
+            done += n
+            bar.show(description, done, total)
+
+        advance(0)
+        yield advance
 
 
 def print_table(table: "Table") -> None:
-    """A table on stdout, as wide as it needs to be where stdout is no terminal."""
+    """Print a table on stdout, at full width if stdout is not a terminal."""
     from rich import box
     from rich.console import Console
     from rich.table import Table as RichTable

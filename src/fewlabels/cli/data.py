@@ -1,26 +1,26 @@
-"""`fewlabels data`: the benchmarks that can be read, and a look through a folder of images."""
+"""`fewlabels data`: list the benchmarks, check a folder of images."""
 
 import json
 import shutil
 import sys
 import textwrap
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fewlabels.cli import options
+from fewlabels.cli.console import WIDEST, progress_bar
+from fewlabels.io.words import count, listing
 
 if TYPE_CHECKING:
     from fewlabels.data.checking import CheckReport, SplitCount
     from fewlabels.data.image_set import Problem
 
 EXIT_PROBLEMS = 1
-MOST_SHOWN = 20  # problems in a terminal; --json has all
-WIDEST = 1000  # columns: wider than any table
+MOST_SHOWN = 20  # problems that are printed; --json has all
 
 data_app = typer.Typer(
     help="Benchmarks and folders of images.", no_args_is_help=True, rich_markup_mode=None
@@ -29,7 +29,7 @@ data_app = typer.Typer(
 
 @data_app.command("list")
 def list_command() -> None:
-    """The benchmarks: classes and images of each split, where to get them, and how they may lie on disk."""
+    """List the benchmarks: classes and images of each split, sources, and forms on disk."""
     from fewlabels.data import BENCHMARKS
     from fewlabels.data.forms import FORMS
     from fewlabels.data.image_set import SPLITS
@@ -46,7 +46,7 @@ def list_command() -> None:
         "Benchmarks",
         ("dataset", *SPLITS, "images"),
         rows,
-        "classes · images of each split, as the literature counts them",
+        "classes · images of each split, as in the literature",
     )
     for each in BENCHMARKS.values():
         _print(f"\n{each.name}", style="bold")
@@ -67,14 +67,14 @@ def check_command(
     dataset: Annotated[
         str | None,
         typer.Option(
-            help="The benchmark it should be; see fewlabels data list. [found out]",
+            help="The benchmark it should be; see fewlabels data list. [recognized]",
             show_default=False,
         ),
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Count remarks as problems.")] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Decode every image and check classes and counts; exit code 1 if there is a problem.
+    """Decode every image and check classes and counts; exit code 1 if there are problems.
 
     fewlabels data check cifar-fs --dataset cifar-fs
     """
@@ -82,8 +82,11 @@ def check_command(
     from fewlabels.data.survey import survey_folder
 
     survey = survey_folder(folder, dataset=dataset)
-    with _image_bar(len(survey)) as advance, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Pillow's, of metadata that nobody uses
+    with (
+        progress_bar("check", len(survey), unit="images") as advance,
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore")  # Pillow warns about metadata that is not used
         report = check_survey(survey, on_progress=advance)
     if as_json:
         typer.echo(json.dumps(report.to_dict(), indent=2))
@@ -96,7 +99,8 @@ def check_command(
 def _print_report(report: "CheckReport") -> None:
     from fewlabels.data import BENCHMARKS
 
-    title = f"{report.folder}: {'images of your own' if report.dataset is None else BENCHMARKS[report.dataset].title}"
+    benchmark = None if report.dataset is None else BENCHMARKS[report.dataset]
+    title = f"{report.folder}: {'your own images' if benchmark is None else benchmark.title}"
     rows = [
         (
             split.split,
@@ -112,8 +116,8 @@ def _print_report(report: "CheckReport") -> None:
         "split",
         "classes",
         "images",
-        "images a class",
-        "pixels a side",
+        "images per class",
+        "pixels per side",
         *(["unlabelled"] if _any_unlabelled(report.splits) else []),
     )
     _print_table(title, header, rows, f"read as: {report.form}")
@@ -121,23 +125,17 @@ def _print_report(report: "CheckReport") -> None:
     _print_problems("problem", report.problems)
     _print_problems("remark", report.remarks)
     if not report.problems:
-        counts = (
-            "" if report.dataset is None else ", and classes and counts are those of the literature"
-        )
+        counts = "" if benchmark is None else ", and classes and counts are those of the literature"
         _print(f"No problems: all {report.n_images:,} images can be read{counts}.", style="green")
 
 
 def _print_problems(what: str, problems: "Sequence[Problem]") -> None:
     if not problems:
         return
-    _print(
-        f"{len(problems):,} {what}{'s' if len(problems) > 1 else ''}",
-        style="bold red" if what == "problem" else "bold",
-    )
-    for problem in problems[:MOST_SHOWN]:
-        _print(f"  {problem}")
-    if len(problems) > MOST_SHOWN:
-        _print(f"  and {len(problems) - MOST_SHOWN:,} more; --json lists all")
+    style = "bold red" if what == "problem" else "bold"
+    _print(count(len(problems), what), style=style)
+    rest = "; --json lists all" if len(problems) > MOST_SHOWN else ""
+    _print("  " + listing(problems, most=MOST_SHOWN, separator="\n  ") + rest)
 
 
 def _any_unlabelled(splits: "Sequence[SplitCount]") -> bool:
@@ -182,35 +180,10 @@ def _print_item(label: str, text: str) -> None:
 
 
 def _print(what: object, *, style: str | None = None) -> None:
-    """On stdout, as it is: nothing in a name is markup; as wide as it needs to be where stdout is no terminal."""
+    """Print on stdout without markup, at full width if stdout is not a terminal."""
     from rich.console import Console
 
     console = Console()
     if not console.is_terminal:
         console.width = WIDEST
     console.print(what, style=style, markup=False, highlight=False, soft_wrap=isinstance(what, str))
-
-
-@contextmanager
-def _image_bar(total: int) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr that moves by the number it is called with; none where stderr is no terminal."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    talk = Console(stderr=True)
-    columns = (
-        TextColumn("check"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("images"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=talk, transient=True, disable=not talk.is_terminal) as progress:
-        task = progress.add_task("check", total=total)
-        yield lambda done: progress.advance(task, done)

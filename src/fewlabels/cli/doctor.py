@@ -1,4 +1,4 @@
-"""`fewlabels doctor`: what a feature file holds, which settings suit it, what transduction would gain."""
+"""`fewlabels doctor`: contents of a feature file, settings that suit it, gain of transduction."""
 
 import json
 from pathlib import Path
@@ -18,26 +18,27 @@ def doctor_command(
     features: options.FeaturesArgument = None,
     per_class: options.PerClass = None,
     episodes: Annotated[
-        int, typer.Option(help="Of the trial that tells what transduction gains.")
+        int, typer.Option(help="Episodes of the trial that measures the gain of transduction.")
     ] = 200,
     seed: options.Seed = 0,
     reliability: Annotated[
         Path | None,
         typer.Option(
-            help="Figure (.png or .svg) of confidence against accuracy, before and after calibration.",
+            help="Figure (.png or .svg) of confidence against accuracy, with and without "
+            "calibration.",
             show_default=False,
         ),
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Look at features before classifying them.
+    """Examine features before using them.
 
     fewlabels doctor features.safetensors --reliability reliability.png
     """
     from fewlabels.evaluation.checkup import check_reliability, check_up
     from fewlabels.evaluation.draw_reliability import draw_reliability
-    from fewlabels.evaluation.folder import make_folder, write_file
     from fewlabels.evaluation.plots import can_draw
+    from fewlabels.io.files import make_folder, write_file
 
     if reliability is not None:
         if reliability.suffix not in (".png", ".svg"):
@@ -63,7 +64,8 @@ def doctor_command(
     for name, value in (
         (
             "rows",
-            f"{found.rows:,} x {found.dim}, {found.classes} classes, {found.unlabelled:,} unlabelled",
+            f"{found.rows:,} x {found.dim}, {found.classes} classes, "
+            f"{found.unlabelled:,} unlabelled",
         ),
         (
             "zeros",
@@ -86,7 +88,8 @@ def doctor_command(
     if found.inductive is not None and found.transductive is not None:
         gain = found.transductive - found.inductive
         typer.echo(
-            f"  {'gain':<11} {gain:+.1f} points by transduction: {found.inductive:.1f} to {found.transductive:.1f} %"
+            f"  {'gain':<11} {gain:+.1f} points by transduction: "
+            f"{found.inductive:.1f} to {found.transductive:.1f} %"
         )
     for each in measured:
         _print_reliability(each)
@@ -99,7 +102,8 @@ def _print_reliability(found: "Reliability") -> None:
     kept = f"{found.coverage:.0%} of the labels are kept"
     kept += f", {found.accuracy:.1%} of them right" if found.coverage else ""
     typer.echo(
-        f"  {'calibration':<11} {found.n_episodes} episodes, {found.n_way}-way {found.n_shot}-shot, {describe_queries(found.queries)}: "
+        f"  {'calibration':<11} {found.n_episodes} episodes, {found.n_way}-way "
+        f"{found.n_shot}-shot, {describe_queries(found.queries)}: "
         f"expected error {found.before.error:.1%} before, {found.after.error:.1%} after; "
         f"where {WANTED:.0%} are expected to be right, {kept}"
     )

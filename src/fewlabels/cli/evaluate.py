@@ -17,13 +17,17 @@ from fewlabels.cli.console import (
     progress_bar,
     say,
 )
+from fewlabels.errors import InputError
 
 
 def evaluate_command(
     features: options.FeaturesArgument = None,
-    method: Annotated[
-        list[str] | None,
-        typer.Option(help=f"{options.METHODS}; may be repeated. [map]", show_default=False),
+    method: options.Methods = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            help="Print paired differences to this method.", metavar="NAME", show_default=False
+        ),
     ] = None,
     shots: options.Shots = None,
     ways: options.Ways = 5,
@@ -31,11 +35,10 @@ def evaluate_command(
     episodes: options.Episodes = 1000,
     draws: options.Draws = "own",
     seed: options.Seed = 0,
+    knobs: options.Set = None,
     beta: options.Beta = None,
     lam: options.Lam = None,
     alpha: options.Alpha = None,
-    n_steps: options.NSteps = None,
-    proportions: options.Proportions = None,
     pipeline: options.Pipeline = None,
     settings: options.Settings = None,
     mean_of: options.MeanOf = None,
@@ -46,42 +49,70 @@ def evaluate_command(
     output: Annotated[
         Path | None,
         typer.Option(
-            help="Folder for result.json and accuracies.npz, one accuracy an episode.",
+            help="Folder for result.json, accuracies.npz (one accuracy per episode) and, with "
+            "several --queries, a figure of accuracy against imbalance.",
             show_default=False,
         ),
     ] = None,
     force: options.Force = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
+    latex: Annotated[
+        bool, typer.Option("--latex", help="Print a LaTeX tabular (booktabs).")
+    ] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Accuracy of few-shot methods, mean and 95 % confidence interval.
+    """Accuracy of few-shot methods, mean and 95 % interval, on the same episodes.
 
     fewlabels evaluate --method ncm --method map --shots 1 --shots 5 --episodes 10000
+
+    fewlabels evaluate --method ncm --method map --baseline ncm
     """
+    if markdown + latex + as_json > 1:
+        raise InputError("give one of --markdown, --latex and --json, not several.")
+    from fewlabels.evaluation.comparison import compare_results
+    from fewlabels.evaluation.draw_imbalance import draw_imbalance
     from fewlabels.evaluation.folder import open_folder, write_results
+    from fewlabels.evaluation.plots import can_draw
     from fewlabels.evaluation.settings import read_settings
-    from fewlabels.evaluation.sweep import evaluate_cells, plan_cells, remark_idle_knobs
-    from fewlabels.evaluation.tables import tabulate_results
+    from fewlabels.evaluation.sweep import evaluate_cells, idle_knobs, plan_cells
+    from fewlabels.evaluation.tables import (
+        tabulate_comparisons,
+        tabulate_results,
+        to_latex,
+        to_markdown,
+    )
+    from fewlabels.io.files import write_file
 
     tuned = None if settings is None else read_settings(settings)
     feature_set = load_features(features, per_class=per_class)
     names = method or list(tuned or ["map"])
-    knobs = options.gather_knobs(beta, lam, alpha, n_steps, proportions)
+    given = options.gather_knobs(knobs, beta=beta, lam=lam, alpha=alpha)
     cells = plan_cells(
         names,
         shots=shots or [1],
         queries=queries or ["15"],
         dataset=feature_set.provenance.get("dataset"),
-        knobs=knobs,
+        knobs=given,
         pipeline=pipeline,
         tuned=tuned,
     )
-    for remark in remark_idle_knobs(names, knobs):
-        say(remark)
+    if baseline is not None and baseline not in names:
+        raise InputError(
+            f"baseline must be one of the methods {', '.join(names)}, got '{baseline}'."
+        )
+    if baseline is not None and len(cells[0].methods) < 2:
+        raise InputError(
+            f"baseline needs another method to compare with, got only {baseline}. "
+            "Give --method several times, or several values of a knob."
+        )
+    for knob, name in idle_knobs(names, given):
+        say(f"knob {knob} has no effect on {name}, which has its own.")
     folder = (
         None
         if output is None
         else open_folder(output, fingerprint=feature_set.fingerprint, force=force)
     )
+    about = describe_features(feature_set)
     with progress_bar("evaluate", episodes * sum(len(cell.methods) for cell in cells)) as advance:
         results, interrupted = evaluate_cells(
             feature_set,
@@ -96,12 +127,29 @@ def evaluate_command(
             mean_features=load_mean_features(mean_of),
             on_progress=advance,
         )
-    if as_json:
-        typer.echo(json.dumps({"results": [result.to_dict() for result in results]}, indent=2))
+    if baseline is None:
+        found = [result.to_dict() for result in results]
+        table = tabulate_results(results, about=about)
     else:
-        print_table(tabulate_results(results, about=describe_features(feature_set)))
+        comparisons = compare_results(results, baseline=baseline)
+        found = [comparison.to_dict() for comparison in comparisons]
+        table = tabulate_comparisons(comparisons, about=about)
+    if as_json:
+        typer.echo(json.dumps({"results": found}, indent=2))
+    elif markdown or latex:
+        typer.echo(to_markdown(table) if markdown else to_latex(table))
+    else:
+        print_table(table)
     if folder is not None:
         write_results(folder, results, fingerprint=feature_set.fingerprint, command=command_line())
-        say(f"Written to {folder}: result.json, accuracies.npz")
+        written = ["result.json", "accuracies.npz"]
+        several = len({result.queries for result in results}) > 1
+        drawn = draw_imbalance(results, about=about) if several and can_draw(None) else {}
+        for suffix, content in drawn.items():
+            written.append(f"imbalance.{suffix}")
+            write_file(folder / written[-1], content)
+        say(f"Written to {folder}: {', '.join(written)}")
+        if several and not drawn:
+            say("No figure drawn: that needs matplotlib, pip install 'fewlabels[plot]'")
     if interrupted:
         end_interrupted("the results cover the episodes done so far.")

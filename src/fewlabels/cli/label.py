@@ -1,4 +1,4 @@
-"""`fewlabels label`: a folder and a few labels in, all labels out; and `fewlabels next`: what to label next."""
+"""`fewlabels label`: all labels of a folder from a few; `fewlabels next`: what to label next."""
 
 import json
 from collections.abc import Iterator
@@ -13,9 +13,9 @@ from fewlabels.cli.console import end_interrupted, say
 from fewlabels.cli.extract import ExtractionBar
 
 if TYPE_CHECKING:
-    from fewlabels.labeling.sources import Source
+    from fewlabels.labeling.outcome import Outcome
 
-SourceArgument = Annotated[
+PhotosArgument = Annotated[
     Path,
     typer.Argument(
         help="Folder of images, file of features, or labelling project.",
@@ -26,19 +26,29 @@ SourceArgument = Annotated[
 Labels = Annotated[
     Path | None,
     typer.Option(
-        help="CSV with columns path and label, or a folder with a sub-folder a class. [sub-folders of PHOTOS]",
+        help="CSV with columns path and label, or a folder with one sub-folder per class. "
+        "[sub-folders of PHOTOS]",
+        show_default=False,
+    ),
+]
+Method = Annotated[
+    str | None,
+    typer.Option(
+        help="Method that finds the labels; `fewlabels evaluate --help` lists them. [map-folder]",
+        metavar="NAME",
         show_default=False,
     ),
 ]
 Backbone = Annotated[
     str | None,
     typer.Option(
-        help="efficientnet-lite0, timm:NAME, hf:ORG/NAME, a checkpoint of fewlabels train, or several: a+b. [efficientnet-lite0]",
+        help="efficientnet-lite0, timm:NAME, hf:ORG/NAME, a checkpoint of fewlabels train, "
+        "or several: a+b. [efficientnet-lite0]",
         show_default=False,
     ),
 ]
 BatchSize = Annotated[
-    int | None, typer.Option(help="Images a network is given at once.", show_default=False)
+    int | None, typer.Option(help="Images per batch of the network.", show_default=False)
 ]
 NumWorkers = Annotated[
     int | None, typer.Option(help="Threads that read images; 0 for none.", show_default=False)
@@ -49,46 +59,49 @@ Abstain = Annotated[
 
 
 def label_command(
-    photos: SourceArgument,
+    photos: PhotosArgument,
     labels: Labels = None,
-    output: Annotated[Path, typer.Option(help="Where the labels go: .csv or .parquet.")] = Path(
-        "labels.csv"
-    ),
+    output: Annotated[
+        Path, typer.Option(help="Where the labels are written: .csv or .parquet.")
+    ] = Path("labels.csv"),
+    method: Method = None,
+    settings: options.Set = None,
     backbone: Backbone = None,
     abstain: Abstain = 0.0,
     none_of_these: Annotated[
         bool,
         typer.Option(
             "--none-of-these",
-            help="Add a column: how probable it is that an image belongs to no class.",
+            help="Add a column: the probability that an image belongs to no class.",
         ),
     ] = False,
     copy_to: Annotated[
-        Path | None, typer.Option(help="Copy the images into a folder a class.", show_default=False)
+        Path | None,
+        typer.Option(help="Copy the images into one folder per class.", show_default=False),
     ] = None,
     link_to: Annotated[
-        Path | None, typer.Option(help="The same with links instead of copies.", show_default=False)
+        Path | None, typer.Option(help="The same with links.", show_default=False)
     ] = None,
     label_studio: Annotated[
         Path | None,
         typer.Option(help="Write predictions for Label Studio (.json).", show_default=False),
     ] = None,
     label_studio_prefix: Annotated[
-        str, typer.Option(help="What Label Studio puts before the paths.")
+        str, typer.Option(help="What Label Studio needs before each path.")
     ] = "/data/local-files/?d=",
     model: Annotated[
         Path | None,
         typer.Option(
-            help="Keep a model for `fewlabels predict` (.safetensors).", show_default=False
+            help="Save a model for `fewlabels predict` (.safetensors).", show_default=False
         ),
     ] = None,
     report: Annotated[
-        Path | None, typer.Option(help="Write a report to look at (.html).", show_default=False)
+        Path | None, typer.Option(help="Write a report (.html).", show_default=False)
     ] = None,
     truth: Annotated[
         str | None,
         typer.Option(
-            help="True labels to measure by: a CSV file, or 'folders' for sub-folders.",
+            help="True labels to compare with: a CSV file, or 'folders' for sub-folders.",
             show_default=False,
         ),
     ] = None,
@@ -103,125 +116,90 @@ def label_command(
 
     fewlabels label features.parquet --output labels.csv --abstain 0.9
     """
-    from fewlabels.labeling.exports import (
-        check_class_folders,
-        check_table,
-        file_into_folders,
-        write_label_studio,
-        write_table,
-    )
-    from fewlabels.labeling.outcome import describe_score, label_source
-    from fewlabels.labeling.predictor import Predictor, check_model
-    from fewlabels.labeling.report import write_report
-    from fewlabels.labeling.sources import check_truth, choose_backbone, files_read, root_of
-    from fewlabels.labeling.table import check_abstain
-    from fewlabels.labeling.writing import check_apart, check_suffix, check_writable
+    from fewlabels.labeling.answer import DEFAULT_METHOD
+    from fewlabels.labeling.label import label_folder
 
-    check_abstain(abstain)  # all that can be refused is refused before the work
-    check_table(output)
-    check_apart(
-        files_read(photos, labels=labels, truth=truth, backbone=choose_backbone(photos, backbone)),
-        {
-            "--output": output,
-            "--report": report,
-            "--label-studio": label_studio,
-            "--model": model,
-            "--copy-to": copy_to,
-            "--link-to": link_to,
-        },
-    )
-    check_truth(truth)
-    for argument, file, suffix in (
-        ("--report", report, ".html"),
-        ("--label-studio", label_studio, ".json"),
-    ):
-        if file is not None:
-            check_writable(file)
-            check_suffix(argument, file, [suffix])
-    if model is not None:
-        check_model(model)
-    for place in filter(None, (copy_to, link_to)):
-        check_class_folders(place, root_of(photos))
-    source = open_with_progress(
-        photos,
-        labels,
-        backbone=backbone,
-        device=device,
-        batch_size=batch_size,
-        num_workers=num_workers,
-        enough=True,
-        truth=truth,
-    )
-    true = source.truth
-    outcome = label_source(source, abstain=abstain, none_of_these=none_of_these)
-    score, unscored = (
-        (None, None) if true is None else (outcome.score(true), outcome.unscored(true))
-    )
+    with resumable() as bar:
+        outcome = label_folder(
+            photos,
+            labels,
+            output=output,
+            method=method or DEFAULT_METHOD,
+            settings=options.single_knobs(settings),
+            backbone=backbone,
+            abstain=abstain,
+            none_of_these=none_of_these,
+            truth=truth,
+            report=report,
+            model=model,
+            copy_to=copy_to,
+            link_to=link_to,
+            label_studio=label_studio,
+            label_studio_prefix=label_studio_prefix,
+            device=device,
+            batch_size=batch_size,
+            n_workers=num_workers,
+            on_progress=bar,
+        )
     for remark in outcome.remarks:
         say(remark)
-    written = [output]
-    write_table(output, outcome.rows, outcome.none_of_these)
-    if label_studio is not None:
-        write_label_studio(label_studio, outcome.rows, prefix=label_studio_prefix)
-        written.append(label_studio)
-    if model is not None:
-        Predictor.of(outcome).save(model)
-        written.append(model)
-    if report is not None:
-        write_report(report, outcome, true)
-        written.append(report)
-    for folder, link in ((copy_to, False), (link_to, True)):
-        if folder is not None:
-            if n_others := file_into_folders(folder, outcome.rows, source.collection, link=link):
-                say(
-                    f"{folder} holds {n_others:,} other files, of an earlier run perhaps: nothing was removed."
-                )
-            written.append(folder)
     if as_json:
-        found = outcome.summary() | {"output": str(output)}
-        if unscored is not None:
-            right = (0, 0, 0) if score is None else (score.n_right, score.n_right_nearest, score.n)
-            found["score"] = (
-                dict(zip(("right", "right_nearest_class_mean", "of"), right, strict=True))
-                | unscored._asdict()
-            )
+        found = {**outcome.summary(), "output": str(output), **_score(outcome)}
         typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
     else:
         typer.echo(outcome.describe())
-        if score is not None:
-            typer.echo(describe_score(score))
-        if unscored is not None and (words := unscored.describe()):
-            typer.echo(words)
+        if (truth_given := outcome.inputs.truth) is not None:
+            score, unscored = outcome.score(truth_given), outcome.unscored(truth_given).describe()
+            for words in filter(None, (score and score.describe(), unscored)):
+                typer.echo(words)
+    written = filter(None, (output, label_studio, model, report, copy_to, link_to))
     say(f"Written: {', '.join(map(str, written))}")
 
 
+def _score(outcome: "Outcome") -> dict[str, object]:
+    """How many labels are right, for JSON, where true labels were given."""
+    truth = outcome.inputs.truth
+    if truth is None:
+        return {}
+    score = outcome.score(truth)
+    right = (0, 0, 0) if score is None else (score.n_right, score.n_right_nearest, score.n)
+    names = ("right", "right_nearest_class_mean", "of")
+    counts = dict(zip(names, right, strict=True))
+    return {"score": counts | outcome.unscored(truth)._asdict()}
+
+
 def next_command(
-    photos: SourceArgument,
+    photos: PhotosArgument,
     labels: Labels = None,
-    count: Annotated[int, typer.Option("--count", "-n", min=1, help="How many.")] = 20,
+    count: Annotated[
+        int, typer.Option("--count", "-n", min=1, help="Number of images to list.")
+    ] = 20,
+    method: Method = None,
+    settings: options.Set = None,
     backbone: Backbone = None,
     device: options.Device = "auto",
     batch_size: BatchSize = None,
     num_workers: NumWorkers = None,
     as_json: options.Json = False,
 ) -> None:
-    """Which images to label next, the most helpful first.
+    """List the images whose labels would help most.
 
     fewlabels next photos --labels few.csv --count 20
     """
+    from fewlabels.features.store import FeatureStore
+    from fewlabels.labeling.answer import DEFAULT_METHOD, check_method
+    from fewlabels.labeling.collection import Extraction
+    from fewlabels.labeling.inputs import read_inputs
     from fewlabels.labeling.outcome import suggest_next
 
-    source = open_with_progress(
-        photos,
-        labels,
-        backbone=backbone,
-        device=device,
-        batch_size=batch_size,
-        num_workers=num_workers,
-    )
-    for remark in source.remarks:
+    method, knobs = method or DEFAULT_METHOD, options.single_knobs(settings)
+    check_method(method, knobs)
+    with resumable() as bar:
+        extraction = Extraction(backbone, device, batch_size, num_workers, FeatureStore(), bar)
+        inputs = read_inputs(photos, labels=labels, extraction=extraction)
+    for remark in inputs.remarks:
         say(remark)
-    names, advice = suggest_next(source, n=count)
+    names, advice = suggest_next(inputs, n=count, method=method, settings=knobs)
     if as_json:
         typer.echo(json.dumps({"next": names, "advice": advice}, indent=2, ensure_ascii=False))
     else:
@@ -230,35 +208,13 @@ def next_command(
         say(advice)
 
 
-def open_with_progress(
-    photos: Path,
-    labels: Path | None,
-    *,
-    backbone: str | None,
-    device: str,
-    batch_size: int | None,
-    num_workers: int | None,
-    enough: bool = False,
-    truth: str | None = None,
-) -> "Source":
-    """Open what the person named, with a bar while features are computed."""
-    from fewlabels.features.store import FeatureStore
-    from fewlabels.labeling.sources import Extraction, choose_backbone, open_source
-
-    with resumable() as bar:
-        extraction = Extraction(
-            choose_backbone(photos, backbone), device, batch_size, num_workers, FeatureStore(), bar
-        )
-        return open_source(photos, labels=labels, extraction=extraction, enough=enough, truth=truth)
-
-
 @contextmanager
 def resumable() -> Iterator[ExtractionBar]:
-    """A bar while features are computed; Ctrl-C ends with a word on what is kept."""
+    """A bar while features are computed; Ctrl-C ends with a line on what is kept."""
     with ExtractionBar() as bar:
         try:
             yield bar
         except KeyboardInterrupt:
             end_interrupted(
-                "the features computed so far are kept; the same command goes on from there."
+                "the features computed so far are kept; run the same command to continue."
             )

@@ -2,26 +2,20 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+import typer.core
+
+from fewlabels.errors import InputError
 
 FILES = ".safetensors, .npz (features, labels), .npy (with --per-class), .parquet, .pt or .plk"
-METHODS = "ncm-raw, ncm, kmeans, soft-kmeans, map, map-auto (proportions and sharpness estimated) or map-truth (told each episode's class sizes)"
 
 FeaturesArgument = Annotated[
     Path | None,
     typer.Argument(
         help=f"Features: {FILES}. Default: the embedded CIFAR-FS set.",
         metavar="FEATURES",
-        show_default=False,
-    ),
-]
-FeaturesOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--features",
-        help=f"Features: {FILES}. Default: the embedded CIFAR-FS set.",
         show_default=False,
     ),
 ]
@@ -47,32 +41,33 @@ Episodes = Annotated[int, typer.Option(help="Episodes per result.")]
 Draws = Annotated[str, typer.Option(help="own, or authors for those of the published script.")]
 Seed = Annotated[int, typer.Option(help="Of the draws.")]
 
-Beta = Annotated[
+Method = Annotated[
+    str, typer.Option(help="A method; the list is below.", metavar="NAME", show_default=True)
+]
+Methods = Annotated[
     list[str] | None,
     typer.Option(
-        help="Power of the transform, or auto for one that suits the features; may be repeated. [the paper's 0.5]",
+        "--method",
+        help="A method, see the list below; may be repeated. [map]",
+        metavar="NAME",
         show_default=False,
     ),
+]
+Beta = Annotated[
+    list[str] | None, typer.Option(help="Short for --set beta=VALUE.", show_default=False)
 ]
 Lam = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="Sharpness of MAP, or auto for each episode's own; may be repeated. [the paper's 10]",
-        show_default=False,
-    ),
+    list[str] | None, typer.Option(help="Short for --set lam=VALUE.", show_default=False)
 ]
 Alpha = Annotated[
-    list[float] | None,
-    typer.Option(
-        help="Step size of the centers; may be repeated. [the paper's]", show_default=False
-    ),
+    list[str] | None, typer.Option(help="Short for --set alpha=VALUE.", show_default=False)
 ]
-NSteps = Annotated[int | None, typer.Option(help="Steps of MAP. [the paper's]", show_default=False)]
-Proportions = Annotated[
+Set = Annotated[
     list[str] | None,
     typer.Option(
-        help="Class sizes that map assumes: uniform, estimate, free, truth (each episode's own), or a fraction for each way "
-        "such as 0.5,0.3,0.2; may be repeated. [the paper's uniform]",
+        "--set",
+        help="Value of a knob of the method (`fewlabels evaluate --help`); may be repeated.",
+        metavar="KNOB=VALUE",
         show_default=False,
     ),
 ]
@@ -104,13 +99,50 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instea
 
 
 def gather_knobs(
-    beta: Beta, lam: Lam, alpha: Alpha, n_steps: NSteps, proportions: Proportions
-) -> dict[str, Sequence[str | float]]:
-    """The values to try of each knob of a method; none where the paper's is meant."""
-    return {
-        "beta": beta or [],
-        "lam": lam or [],
-        "alpha": alpha or [],
-        "n_steps": [] if n_steps is None else [n_steps],
-        "proportions": proportions or [],
-    }
+    given: Sequence[str] | None, **short: Sequence[Any] | None
+) -> dict[str, list[Any]]:
+    """The values to try of each knob, from --set and from the short forms.
+
+    >>> gather_knobs(["lam=5", "lam=auto"], beta=["0.3"], alpha=None)
+    {'beta': ['0.3'], 'lam': ['5', 'auto']}
+    """
+    found: dict[str, list[Any]] = {knob: list(values) for knob, values in short.items() if values}
+    for text in given or []:
+        knob, equals, value = text.partition("=")
+        if not equals or not knob.strip() or not value.strip():
+            raise InputError(f"--set must be KNOB=VALUE such as 'lam=5', got '{text}'.")
+        found.setdefault(knob.strip().replace("-", "_"), []).append(value.strip())
+    return found
+
+
+def single_knobs(given: Sequence[str] | None) -> dict[str, Any]:
+    """One value of each knob, from --set; a knob that is given twice is refused."""
+    found = gather_knobs(given)
+    for knob, values in found.items():
+        if len(values) > 1:
+            raise InputError(f"--set {knob} must be given once here, got {', '.join(values)}.")
+    return {knob: values[0] for knob, values in found.items()}
+
+
+class MethodCommand(typer.core.TyperCommand):
+    """A command whose help ends with the list of methods and their knobs."""
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - click's signature
+        """Write the list."""
+        from fewlabels.methods import find_method, method_names
+        from fewlabels.methods.base import all_knobs
+
+        methods = [find_method(name) for name in method_names()]
+        taken = {each.name: ", ".join(each.knobs_for()) for each in methods}
+        with formatter.section("Methods (--method)"):
+            formatter.write_dl(
+                [
+                    (
+                        each.name,
+                        each.title + (f"; knobs: {taken[each.name]}" * bool(each.knobs_for())),
+                    )
+                    for each in methods
+                ]
+            )
+        with formatter.section("Knobs (--set KNOB=VALUE)"):
+            formatter.write_dl([(name, knob.words) for name, knob in all_knobs().items()])

@@ -1,4 +1,4 @@
-"""`fewlabels predict`: labels of single images by a model that `fewlabels label --model` kept."""
+"""`fewlabels predict`: labels of single images by a model that `fewlabels label --model` wrote."""
 
 import json
 from pathlib import Path
@@ -25,21 +25,19 @@ def predict_command(
     device: options.Device = "auto",
     as_json: options.Json = False,
 ) -> None:
-    """Labels of later images, one by one: CSV on stdout.
+    """Predict labels of new images with a saved model, as CSV on stdout.
 
     fewlabels label photos --labels few.csv --model groceries.safetensors
 
     fewlabels predict groceries.safetensors new.jpg
     """
-    from fewlabels.labeling.exports import to_csv
-    from fewlabels.labeling.later import predict_later
+    from fewlabels.labeling.outputs import to_csv
+    from fewlabels.labeling.predict import predict_images
 
-    rows, remarks = predict_later(model, images, abstain=abstain, device=device)
+    rows, remarks = predict_images(model, images, abstain=abstain, device=device)
     for remark in remarks:
         say(remark)
-    typer.echo(
-        json.dumps([row._asdict() for row in rows], indent=2, ensure_ascii=False)
-        if as_json
-        else to_csv(rows),
-        nl=as_json,
-    )
+    if as_json:
+        typer.echo(json.dumps([row._asdict() for row in rows], indent=2, ensure_ascii=False))
+    else:
+        typer.echo(to_csv(rows), nl=False)

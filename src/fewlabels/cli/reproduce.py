@@ -1,4 +1,4 @@
-"""`fewlabels reproduce`: the paper's tables and figures, ours beside the published."""
+"""`fewlabels reproduce`: the paper's tables and figures, our numbers beside the published."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +9,7 @@ from fewlabels.cli import options
 from fewlabels.cli.console import command_line, end_interrupted, print_table, progress_bar, say
 from fewlabels.errors import InputError
 
-ARTIFACTS = Path("artifacts")  # it need not be there: --features names single files
+ARTIFACTS = Path("artifacts")  # it may be missing: --features names single files
 
 
 def reproduce_command(
@@ -21,7 +21,9 @@ def reproduce_command(
     ] = None,
     listing: Annotated[
         bool,
-        typer.Option("--list", help="Show what there is, what it needs, and whether that is here."),
+        typer.Option(
+            "--list", help="List what can be reproduced, what it needs, and whether that is here."
+        ),
     ] = False,
     artifacts: Annotated[
         Path | None,
@@ -54,22 +56,29 @@ def reproduce_command(
         typer.Option(help="Draw pictures. [where matplotlib is installed]", show_default=False),
     ] = None,
 ) -> None:
-    """The paper's tables and figures, ours beside the published.
+    """The paper's tables and figures, our numbers beside the published.
 
     fewlabels reproduce table5 --features cifar-fs:wrn28-10:novel=novel.npy --per-class 600
 
     fewlabels reproduce all --artifacts artifacts --output results
     """
-    from fewlabels.evaluation.folder import make_folder
     from fewlabels.evaluation.plots import can_draw
-    from fewlabels.paper.exhibits import PAGE, all_entries, choose_exhibits, list_exhibits, publish
+    from fewlabels.io.files import make_folder
+    from fewlabels.paper.exhibits import (
+        PAGE,
+        all_experiments,
+        choose_exhibits,
+        list_exhibits,
+        publish,
+    )
     from fewlabels.paper.ledger import Ledger
     from fewlabels.paper.library import Library, parse_given
     from fewlabels.paper.readme import update_readme
 
     if artifacts is not None and not artifacts.is_dir():
         raise InputError(
-            f"--artifacts must be a folder, got {artifacts}, which is none. Check the path for a slip of the pen."
+            f"--artifacts must be a folder, got {artifacts}, which is none. "
+            "Check the path for typos."
         )
     library = Library(artifacts or ARTIFACTS, parse_given(features or []), per_class=per_class)
     if listing:
@@ -83,15 +92,15 @@ def reproduce_command(
     if exhibits:
         drawing = can_draw(plot)
         ledger = Ledger(make_folder(output), library, n_episodes=episodes, seed=seed, device=device)
-        entries = all_entries(exhibits, library)
-        waiting = ledger.to_measure(entries)
+        waiting = ledger.to_measure(all_experiments(exhibits, library))
         try:
             with progress_bar("reproduce", episodes * len(waiting)) as ledger.on_progress:
                 ledger.measure(waiting)
         except KeyboardInterrupt:
             done = len(waiting) - len(ledger.to_measure(waiting))
             end_interrupted(
-                f"{done} of {len(waiting)} new cells are kept in {output}; the same command goes on from there."
+                f"{done} of {len(waiting)} new cells are kept in {output}; "
+                "the same command continues from there."
             )
         for report in publish(exhibits, ledger, drawing=drawing, command=command_line()):
             print_table(report.table)
@@ -99,12 +108,10 @@ def reproduce_command(
                 typer.echo(f"  {note}")
             typer.echo()
         kinds = "JSON, Markdown and pictures" if drawing else "JSON and Markdown"
-        say(
-            f"Written to {output}: {PAGE}, and {kinds} of {', '.join(exhibit.name for exhibit in exhibits)}"
-        )
+        written = ", ".join(exhibit.name for exhibit in exhibits)
+        say(f"Written to {output}: {PAGE}, and {kinds} of {written}")
         if not drawing and plot is None:
             say("No pictures drawn: that needs matplotlib, pip install 'fewlabels[plot]'")
     if readme is not None:
-        say(
-            f"{readme}: results table {'rewritten' if update_readme(readme, output) else 'already up to date'}"
-        )
+        changed = update_readme(readme, output)
+        say(f"{readme}: results table {'rewritten' if changed else 'already up to date'}")

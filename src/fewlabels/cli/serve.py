@@ -7,7 +7,7 @@ import typer
 
 from fewlabels.cli import options
 from fewlabels.cli.console import say
-from fewlabels.cli.label import Backbone, BatchSize, NumWorkers, resumable
+from fewlabels.cli.label import Backbone, BatchSize, Method, NumWorkers, resumable
 
 
 def serve_command(
@@ -26,41 +26,51 @@ def serve_command(
     ] = None,
     labels: Annotated[
         Path | None,
-        typer.Option(help="Import labels: a CSV with columns path and label.", show_default=False),
+        typer.Option(
+            help="Import labels: a CSV with columns path and label, "
+            "or for a new project a folder with one sub-folder per class.",
+            show_default=False,
+        ),
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 for any that is free.")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 picks a free one.")] = 0,
     open_browser: Annotated[
         bool, typer.Option("--open", help="Open the page in the browser.")
     ] = False,
+    method: Method = None,
+    settings: options.Set = None,
     backbone: Backbone = None,
     device: options.Device = "auto",
     batch_size: BatchSize = None,
     num_workers: NumWorkers = None,
 ) -> None:
-    """Finish the job on a local web page: confirm, correct, undo, download.
+    """Finish the labelling on a local web page: confirm, correct, undo, download.
 
     fewlabels serve groceries.fewlabels --photos photos --labels few.csv
 
     fewlabels serve groceries.fewlabels
     """
     from fewlabels.features.store import FeatureStore
-    from fewlabels.labeling.project import is_project
+    from fewlabels.labeling.answer import DEFAULT_METHOD
+    from fewlabels.labeling.collection import Extraction
     from fewlabels.labeling.server import serve
-    from fewlabels.labeling.sources import Extraction, choose_backbone
-    from fewlabels.labeling.starting import start_session
+    from fewlabels.labeling.session import open_session
 
     with resumable() as bar:
-        begun = is_project(project)
-        chosen = choose_backbone(project if begun or photos is None else photos, backbone)
-        extraction = Extraction(chosen, device, batch_size, num_workers, FeatureStore(), bar)
-        session = start_session(
-            project, photos=photos, labels=labels, extraction=extraction, on_remark=say
+        session = open_session(
+            project,
+            photos=photos,
+            labels=labels,
+            extraction=Extraction(backbone, device, batch_size, num_workers, FeatureStore(), bar),
+            method=method or DEFAULT_METHOD,
+            settings=options.single_knobs(settings),
+            on_remark=say,
         )
 
     def ready(address: str) -> None:
         typer.echo(address)
         say(
-            "Open this address in a browser on this machine. Ctrl-C ends the server; every decision is kept."
+            "Open this address in a browser on this machine. "
+            "Ctrl-C stops the server; every decision is kept."
         )
         if open_browser:
             typer.launch(address)

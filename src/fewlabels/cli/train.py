@@ -1,4 +1,4 @@
-"""fewlabels train: a backbone of one's own, from base classes."""
+"""`fewlabels train`: train a backbone on base classes."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fewlabels.cli import options
-from fewlabels.cli.console import command_line, say
-from fewlabels.cli.extract import read_image_set, saying_warnings
+from fewlabels.cli.console import command_line, say, saying_warnings
+from fewlabels.cli.extract import ExtractionBar, read_image_set
 from fewlabels.errors import InputError
 
 if TYPE_CHECKING:
     from fewlabels.data import ImageSet
 
-SECONDS_A_MINUTE = 60
+SECONDS_PER_MINUTE = 60
 
 
 def train_command(
@@ -24,21 +24,21 @@ def train_command(
     output: Annotated[
         Path,
         typer.Option(
-            help="Folder for checkpoint, log, backbone and features; an interrupted training goes on."
+            help="Folder for checkpoint, log, backbone, features; a training in it is resumed."
         ),
     ],
     recipe: Annotated[
-        str, typer.Option(help="modern, s2m2, simpleshot, or a TOML file.")
+        str, typer.Option(help="modern, dct, s2m2, simpleshot, or a TOML file.")
     ] = "modern",
     dataset: Annotated[
         str | None,
         typer.Option(help="Benchmark whose base and val classes to take; see fewlabels data list."),
     ] = None,
     val: Annotated[
-        Path | None, typer.Option(help="Folder of validation classes, for images of one's own.")
+        Path | None, typer.Option(help="Folder of validation classes, without --dataset.")
     ] = None,
     backbone: Annotated[
-        str | None, typer.Option(help="Architecture; the recipe's if left out.")
+        str | None, typer.Option(help="Architecture, instead of the recipe's.")
     ] = None,
     change: Annotated[
         list[str] | None,
@@ -46,14 +46,14 @@ def train_command(
     ] = None,
     extract: Annotated[
         list[str] | None,
-        typer.Option(help="Splits whose features to write at the end: val, novel."),
+        typer.Option(help="Split whose features are written at the end: val, novel; repeatable."),
     ] = None,
     views: Annotated[
         str,
         typer.Option(help="Views averaged into these features: center, flip, ten, or best on val."),
     ] = "center",
     minutes: Annotated[
-        float | None, typer.Option(help="Stop with a checkpoint after so long; run again to go on.")
+        float | None, typer.Option(help="Stop after this time with a checkpoint; rerun to resume.")
     ] = None,
     validate_every: Annotated[int, typer.Option(help="Epochs between validations by PT+MAP.")] = 5,
     checkpoint_every: Annotated[int, typer.Option(help="Epochs between checkpoints.")] = 5,
@@ -67,7 +67,7 @@ def train_command(
 ) -> None:
     """Train a backbone on base classes (S2M2_R or plain), with validation by PT+MAP.
 
-    fewlabels train cifar-fs --dataset cifar-fs --backbone resnet18 --output runs/resnet18 --extract val --extract novel
+    fewlabels train cifar-fs --dataset cifar-fs --backbone resnet18 --output runs/resnet18
     """
     from fewlabels.training.progress import reporting
     from fewlabels.training.recipe import Recipe
@@ -76,11 +76,12 @@ def train_command(
     changes = [*(change or []), *([] if backbone is None else [f"backbone={backbone}"])]
     if dataset is None and extract:
         raise InputError(
-            "--extract takes splits of a benchmark: give --dataset, or use fewlabels extract on a folder."
+            "--extract must name splits of a benchmark, got no --dataset. Give --dataset, or use "
+            "`fewlabels extract` on a folder."
         )
     if dataset is not None and val is not None:
         raise InputError(
-            "--val is for images of one's own; a --dataset brings its validation classes."
+            "--val must be left out with --dataset, which has its own validation classes."
         )
 
     def read(folder: Path, split: str | None) -> "ImageSet":
@@ -90,7 +91,11 @@ def train_command(
         base_set, val_set = read(images, None), None if val is None else read(val, None)
     else:
         base_set, val_set = read(images, "base"), read(images, "val")
-    with saying_warnings(), reporting(output, say, tensorboard=tensorboard) as on_epoch:
+    with (
+        saying_warnings(),
+        reporting(output, say, tensorboard=tensorboard) as on_epoch,
+        ExtractionBar() as bar,
+    ):
         trained = train_backbone(
             base_set,
             Recipe.load(recipe, changes),
@@ -101,12 +106,13 @@ def train_command(
             device=device,
             validate_every=validate_every,
             checkpoint_every=checkpoint_every,
-            stop_after=None if minutes is None else SECONDS_A_MINUTE * minutes,
+            stop_after=None if minutes is None else SECONDS_PER_MINUTE * minutes,
             strict=strict,
             command=command_line(),
             on_epoch=on_epoch,
+            on_extraction=bar,
         )
     if trained.finished:
         say(f"Written to {output}: backbone.safetensors, metrics.json, log.jsonl")
     else:
-        say(f"Stopped after epoch {trained.reports[-1]['epoch']}; run the same command to go on.")
+        say(f"Stopped after epoch {trained.reports[-1]['epoch']}; the same command resumes it.")

@@ -1,4 +1,4 @@
-"""`fewlabels tune`: choose beta, lam and alpha on validation classes."""
+"""`fewlabels tune`: choose the knobs of a method on validation classes."""
 
 import json
 from pathlib import Path
@@ -28,18 +28,20 @@ def tune_command(
     features: Annotated[
         Path | None,
         typer.Argument(
-            help=f"Features of validation classes: {options.FILES}. Default: the embedded set, as a demonstration.",
+            help=f"Features of validation classes: {options.FILES}. "
+            "Default: the embedded set, as a demonstration.",
             metavar="VAL_FEATURES",
             show_default=False,
         ),
     ] = None,
     novel: Annotated[
         Path | None,
-        typer.Option(help="Features of novel classes: curves beside, no say.", show_default=False),
+        typer.Option(
+            help="Features of novel classes: shown for reference, not used for selection.",
+            show_default=False,
+        ),
     ] = None,
-    method: Annotated[
-        str, typer.Option(help="map, map-auto, map-truth, soft-kmeans, kmeans or ncm.")
-    ] = "map",
+    method: options.Method = "map",
     grid: Annotated[
         bool,
         typer.Option("--grid", help="Try every combination instead of one knob after the other."),
@@ -50,19 +52,18 @@ def tune_command(
     episodes: options.Episodes = 1000,
     draws: options.Draws = "own",
     seed: options.Seed = 0,
-    beta: Annotated[
-        list[float] | None,
-        typer.Option(help="Value to try; may be repeated. [-2 to 2]", show_default=False),
+    knobs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            help="Value to try of a knob; may be repeated. A knob that is not tuned takes one.",
+            metavar="KNOB=VALUE",
+            show_default=False,
+        ),
     ] = None,
-    lam: Annotated[
-        list[float] | None,
-        typer.Option(help="Value to try; may be repeated. [1 to 40]", show_default=False),
-    ] = None,
-    alpha: Annotated[
-        list[float] | None,
-        typer.Option(help="Value to try; may be repeated. [0.1 to 1]", show_default=False),
-    ] = None,
-    n_steps: options.NSteps = None,
+    beta: options.Beta = None,
+    lam: options.Lam = None,
+    alpha: options.Alpha = None,
     per_class: options.PerClass = None,
     engine: options.Engine = "auto",
     device: options.Device = "auto",
@@ -77,18 +78,19 @@ def tune_command(
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Choose beta, lam and alpha on validation classes (Figure 4).
+    """Choose the knobs of a method on validation classes (Figure 4).
 
     fewlabels tune val.npy --per-class 600 --novel novel.npy --output tuned
 
     fewlabels evaluate novel.npy --per-class 600 --settings tuned/settings.toml
     """
     from fewlabels.evaluation.curves import Tuning
-    from fewlabels.evaluation.folder import TUNING, open_folder, to_json, write_file
+    from fewlabels.evaluation.folder import TUNING, open_folder, to_json
     from fewlabels.evaluation.plots import can_draw, draw_curves
     from fewlabels.evaluation.settings import format_settings
     from fewlabels.evaluation.tables import tabulate_tuning
-    from fewlabels.evaluation.tuning import check_ranges, count_settings, tune
+    from fewlabels.evaluation.tuning import check_ranges, count_settings, split_knobs, tune
+    from fewlabels.io.files import write_file
 
     drawing = can_draw(plot)
     feature_set, *others = load_several(
@@ -101,10 +103,9 @@ def tune_command(
         say("No validation features given: tuning on the embedded set.")
     for warning in warnings:
         say(warning)
-    given = {
-        knob: values for knob, values in (("beta", beta), ("lam", lam), ("alpha", alpha)) if values
-    }
-    n_settings = count_settings(check_ranges(method, given), grid=grid, novel=novel is not None)
+    given, rest = split_knobs(method, options.gather_knobs(knobs, beta=beta, lam=lam, alpha=alpha))
+    tried = check_ranges(method, given, fixed=rest)
+    n_settings = count_settings(tried, grid=grid, novel=novel is not None)
     folder = open_folder(output, fingerprint=feature_set.fingerprint, force=force)
     tunings: list[Tuning] = []
     interrupted = False
@@ -119,7 +120,7 @@ def tune_command(
                         ranges=given,
                         grid=grid,
                         novel=novel_set,
-                        n_steps=n_steps,
+                        settings=rest,
                         n_way=ways,
                         queries=queries,
                         n_episodes=episodes,
@@ -150,7 +151,10 @@ def tune_command(
             typer.echo(each.describe() + "\n")
     if interrupted:
         end_interrupted("this is what was done so far; nothing was written.")
-    origin = f"Features: {about}, fingerprint {feature_set.fingerprint}, {len(feature_set):,} vectors of {feature_set.n_classes} classes"
+    origin = (
+        f"Features: {about}, fingerprint {feature_set.fingerprint}, "
+        f"{len(feature_set):,} vectors of {feature_set.n_classes} classes"
+    )
     comments = [
         f"Written by: {found['command']}",
         origin,

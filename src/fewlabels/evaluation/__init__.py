@@ -1,4 +1,4 @@
-"""Stage 6: many episodes to results."""
+"""Evaluation: many episodes to results."""
 
 from fewlabels.evaluation.episodes import Episodes
 from fewlabels.evaluation.queries import QuerySpec

@@ -1,12 +1,15 @@
-"""The compiled loop of the own sampler: a random stream per episode, partial Fisher-Yates shuffles."""
+"""The compiled loop of the own sampler.
 
-import numba
+A random stream per episode, and partial Fisher-Yates shuffles of classes and images.
+"""
+
 import numpy as np
 
 from fewlabels.evaluation.episodes import IntArray
+from fewlabels.kernels.compilation import jit
 
-EACH, DIRICHLET, PRESENT = 0, 1, 2  # how query counts come about; EACH: as given
-_jit = numba.njit(cache=True, nogil=True)
+EACH, DIRICHLET, PRESENT = 0, 1, 2  # how query counts are made; EACH: as given
+_jit = jit()
 
 
 @_jit
@@ -33,7 +36,7 @@ def _below(state: np.ndarray, n: int) -> int:
 
 @_jit
 def _gamma(state: np.ndarray, shape: float) -> float:
-    """A gamma variate (Marsaglia and Tsang, 2000; below shape 1 by their power-of-uniform identity)."""
+    """A gamma variate (Marsaglia and Tsang 2000; below shape 1 by their power of a uniform)."""
     boost = 1.0
     if shape < 1.0:
         boost = _uniform(state) ** (1.0 / shape)
@@ -59,19 +62,22 @@ def _choose(state: np.ndarray, pool: IntArray, n: int, k: int) -> None:
 def _dirichlet_counts(
     state: np.ndarray, concentration: float, total: int, capacity: IntArray, counts: IntArray
 ) -> None:
-    """Counts that sum to total, as near as whole numbers and class capacities allow to Dirichlet proportions."""
+    """Counts that sum to `total`, in Dirichlet proportions as far as the class sizes allow.
+
+    Rounded by the largest remainder.
+    """
     n_way = len(counts)
-    shares = np.empty(n_way)
+    expected = np.empty(n_way)
     for way in range(n_way):
-        shares[way] = _gamma(state, concentration)
-    shares *= total / max(shares.sum(), 1e-300)
+        expected[way] = _gamma(state, concentration)
+    expected *= total / max(expected.sum(), 1e-300)
     for way in range(n_way):
-        counts[way] = min(int(shares[way]), capacity[way])
+        counts[way] = min(int(expected[way]), capacity[way])
     for _ in range(total - counts.sum()):  # largest remainder first
         best, most = 0, -np.inf
         for way in range(n_way):
-            if counts[way] < capacity[way] and shares[way] - counts[way] > most:
-                best, most = way, shares[way] - counts[way]
+            if counts[way] < capacity[way] and expected[way] - counts[way] > most:
+                best, most = way, expected[way] - counts[way]
         counts[best] += 1
 
 

@@ -1,16 +1,16 @@
-"""The compiled loop of the authors' draws: NumPy's legacy generator and its shuffle, number for number.
+"""The compiled loop of the authors' draws: the numbers of NumPy's legacy generator and its shuffle.
 
-An episode takes some 4,000 random numbers, one in three of them to no use (they lie beyond the place
-that is filled); NumPy's own loop spends most of its time on guessing wrong which.
+An episode takes about 4,000 random numbers. One in three is rejected, because it is larger than the
+index to swap. NumPy's loop spends most of its time on mispredicted branches there.
 """
 
-import numba
 import numpy as np
 
 from fewlabels.evaluation.episodes import IntArray
+from fewlabels.kernels.compilation import jit
 
 _WORDS, _MIDDLE = 624, 397  # of the Mersenne twister MT19937 (Matsumoto and Nishimura, 1998)
-_jit = numba.njit(cache=True, nogil=True)
+_jit = jit()
 
 
 @_jit
@@ -43,10 +43,10 @@ def _temper(words: np.ndarray, tempered: np.ndarray) -> None:
 
 @_jit
 def _shuffle(words: np.ndarray, tempered: np.ndarray, position: IntArray, order: IntArray) -> None:
-    """`RandomState.shuffle`: from the end, each place with one before it or itself.
+    """`RandomState.shuffle`: from the end, swap each entry with one before it or with itself.
 
-    NumPy draws again where a number lies beyond the place. Here such a number swaps the place with itself and the
-    place is kept: no branch that a processor would have to guess.
+    NumPy draws again where a number is too large. Here such a number swaps the entry with itself
+    and the same entry is tried again, without a branch.
     """
     i = np.int64(len(order) - 1)
     mask = np.int64(1)
@@ -77,9 +77,9 @@ def shuffle_episodes(
     classes: IntArray,
     images: IntArray,
 ) -> None:
-    """Fill classes, (E, W), and images, (E, W, used), as the loop that `AuthorsDraws` describes, in place.
+    """Fill classes, (E, W), and images, (E, W, used), in place, as `AuthorsDraws` describes.
 
-    `words` and `position` are those of `RandomState.get_state`; they are moved on, for the next chunk.
+    `words` and `position` are those of `RandomState.get_state`; they change, for the next chunk.
     """
     n_episodes, n_way, used = images.shape
     tempered = np.empty(_WORDS, np.uint32)

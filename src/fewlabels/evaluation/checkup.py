@@ -1,4 +1,4 @@
-"""A look at a feature file before anything is classified: what it holds, what suits it, what transduction would gain."""
+"""Check-up of a feature set: what it holds, which settings suit it, what transduction gains."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -12,16 +12,17 @@ from fewlabels.evaluation.reliability import Reliability, measure_reliability
 from fewlabels.evaluation.run import evaluate
 from fewlabels.evaluation.sampling import sample_episodes
 from fewlabels.features import FeatureSet
-from fewlabels.methods.base import configure
-from fewlabels.preprocess import suggest_power
-from fewlabels.preprocess.pipeline import Pipeline
+from fewlabels.fitting import answer
+from fewlabels.methods import configure
+from fewlabels.preprocess import Pipeline, Step, suggest_power
 from fewlabels.preprocess.power_rule import skewness
+from fewlabels.preprocess.steps import UNIT
 
-EPISODES = 200  # tell a gain of 2 points from none
+EPISODES = 200  # enough to tell a gain of 2 points from none
 WAYS, SHOTS, QUERIES = 5, 1, 15  # of the trial episodes, or fewer where classes are small
-RELIABILITY_SHOTS = 5  # one label a class cannot be left out
+RELIABILITY_SHOTS = 5  # calibration leaves labels out: one per class is too few
 BARS = "▁▂▃▄▅▆▇█"
-BINS = 40  # of the small plot
+BINS = 40  # of the histogram, one character each
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Checkup:
     dim: int
     classes: int
     unlabelled: int
-    zeros: float  # share of all values
+    zeros: float  # fraction of all values
     negatives: float  # likewise
     zero_rows: int
     duplicates: int  # rows that equal an earlier row
@@ -51,7 +52,7 @@ class Checkup:
 
 
 def check_up(features: FeatureSet, *, n_episodes: int = EPISODES, seed: int = 0) -> Checkup:
-    """Examine a feature set; trial episodes tell the sharpness and what transduction gains.
+    """Examine a feature set; trial episodes give lam and the gain of transduction.
 
     Args:
         features: To be examined; labels are needed for the trial only.
@@ -60,7 +61,7 @@ def check_up(features: FeatureSet, *, n_episodes: int = EPISODES, seed: int = 0)
     """
     x = torch.as_tensor(features.features)
     step = suggest_power(x)
-    shaped = Pipeline.parse(step).transform(x)
+    shaped = Pipeline((step,)).transform(x)
     norms = x.double().norm(dim=1)
     trial, lam, inductive, transductive = _try_out(features, step, n_episodes, seed)
     return Checkup(
@@ -73,7 +74,7 @@ def check_up(features: FeatureSet, *, n_episodes: int = EPISODES, seed: int = 0)
         zero_rows=int((norms == 0).sum()),
         duplicates=len(features) - len(np.unique(features.features, axis=0)),
         norms=(float(norms.min()), float(norms.median()), float(norms.max())),
-        power=step,
+        power=str(step),
         skewness=(skewness(x), skewness(shaped)),
         lam=lam,
         inductive=inductive,
@@ -87,7 +88,7 @@ def check_up(features: FeatureSet, *, n_episodes: int = EPISODES, seed: int = 0)
 
 
 def draw_histogram(values: Sequence[float], *, bins: int = BINS) -> str:
-    """Values as one line of bars, heights by square root so that a tail is seen beside a peak.
+    """Values as one line of bars, heights by square root so that a tail is visible.
 
     >>> draw_histogram([0.0, 0.0, 0.0, 0.0, 1.0], bins=2)
     '█▄'
@@ -102,7 +103,7 @@ def draw_histogram(values: Sequence[float], *, bins: int = BINS) -> str:
 def check_reliability(
     features: FeatureSet, *, n_episodes: int = EPISODES, seed: int = 0
 ) -> list[Reliability]:
-    """Whether confidences mean what they say in these features: equal classes, and uneven ones (Dirichlet(2)).
+    """Confidence against accuracy on these features: equal classes and Dirichlet(2) ones.
 
     Args:
         features: With at least two classes of `RELIABILITY_SHOTS` + 2 labelled rows.
@@ -112,7 +113,8 @@ def check_reliability(
     found = _trial(features, RELIABILITY_SHOTS)
     if found is None:
         raise InputError(
-            f"a reliability figure needs two classes of at least {RELIABILITY_SHOTS + 2} labelled rows that are not zero."
+            "features must have two classes of at least "
+            f"{RELIABILITY_SHOTS + 2} labelled rows that are not zero, for a reliability figure."
         )
     large, n_way, n_query = found
     kinds = (f"{n_query}", f"dirichlet:2:{n_query * n_way}")
@@ -130,7 +132,10 @@ def check_reliability(
 
 
 def _trial(features: FeatureSet, n_shot: int) -> tuple[FeatureSet, int, int] | None:
-    """Classes large enough for trial episodes, ways and queries a class of these; None where there are too few."""
+    """Classes that are large enough for trial episodes, their ways and queries per class.
+
+    None where there are too few.
+    """
     usable = features.features.any(axis=1)  # a vector of zeros has no direction
     counts = np.bincount(
         features.labels[usable & (features.labels >= 0)], minlength=features.n_classes
@@ -150,29 +155,30 @@ def _trial(features: FeatureSet, n_shot: int) -> tuple[FeatureSet, int, int] | N
 
 
 def _try_out(
-    features: FeatureSet, step: str, n_episodes: int, seed: int
+    features: FeatureSet, step: Step, n_episodes: int, seed: int
 ) -> tuple[str, float | None, float | None, float | None]:
     if (trial := _trial(features, SHOTS)) is None:
         return "none: fewer than two classes have three labelled rows", None, None, None
     large, n_way, n_query = trial
-    shape = {
-        "n_way": n_way,
-        "n_shot": SHOTS,
-        "queries": n_query,
-        "n_episodes": n_episodes,
-        "seed": seed,
+    shape: dict[str, Any] = {
+        **{"n_way": n_way, "n_shot": SHOTS, "queries": n_query},
+        **{"n_episodes": n_episodes, "seed": seed},
     }
-    pipelines = (f"{step} | unit", f"{step} | unit | center(support) | unit")
-    methods = [
-        configure(name, n_shot=SHOTS, pipeline=line)
-        for name, line in zip(("ncm", "map-auto"), pipelines, strict=True)
-    ]
-    inductive, transductive = (result.accuracy for result in evaluate(large, methods, **shape))  # type: ignore[arg-type]
-    episodes = sample_episodes(large, **{**shape, "n_episodes": min(n_episodes, 50)})
-    x = methods[1].pipeline.transform(torch.as_tensor(large.features))
-    support, query = methods[1].pipeline.episodic.apply(
-        x[torch.as_tensor(episodes.support)], x[torch.as_tensor(episodes.query)]
+    pipelines = (
+        Pipeline((step, UNIT)),
+        Pipeline((step, UNIT, Step("center", "support"), UNIT)),
     )
-    found = methods[1].assign(support, torch.as_tensor(episodes.support_labels), query, n_way=n_way)
-    said = f"{n_episodes} episodes, {n_way}-way {SHOTS}-shot, {n_query} queries a class"
-    return said, float(found.lam.median()), inductive, transductive
+    methods = [
+        configure(name, n_shot=SHOTS, pipeline=pipeline)
+        for name, pipeline in zip(("ncm", "map-auto"), pipelines, strict=True)
+    ]
+    inductive, transductive = (result.accuracy for result in evaluate(methods, large, **shape))
+    episodes = sample_episodes(large, **{**shape, "n_episodes": min(n_episodes, 50)})
+    x = torch.as_tensor(large.features)
+    support, labels, query = (
+        torch.as_tensor(each)
+        for each in (episodes.support, episodes.support_labels, episodes.query)
+    )
+    found = answer(methods[1], x[support], labels, x[query], n_way=n_way).assignment
+    shown = f"{n_episodes} episodes, {n_way}-way {SHOTS}-shot, {n_query} queries per class"
+    return shown, float(found.lam.median()), inductive, transductive

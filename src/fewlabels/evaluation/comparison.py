@@ -1,7 +1,7 @@
-"""Paired comparison: methods that met the same episodes, judged by their differences episode by episode.
+"""Paired comparison: differences of methods on the same episodes, episode by episode.
 
-Most of the spread of accuracies comes from the episodes, some of which are hard for every method.
-The spread of the differences is free of it, so that their interval is several times narrower.
+Most of the variance of accuracies comes from the episodes: some are hard for every method. The
+differences do not have this variance, so that their interval is several times narrower.
 """
 
 from collections.abc import Sequence
@@ -16,12 +16,12 @@ from fewlabels.errors import InputError
 from fewlabels.evaluation.results import EvaluationResult
 from fewlabels.evaluation.settings import knobs_shown, knobs_used
 
-TIE = 1e-12  # accuracies are shares of whole numbers: nearer than this is equal
+TIE = 1e-12  # difference of two accuracies; both are fractions of the same number of queries
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A result against a baseline, on the same episodes; shares are of episodes."""
+    """A result against a baseline on the same episodes; win, tie, loss are fractions of them."""
 
     result: EvaluationResult
     baseline: EvaluationResult
@@ -37,7 +37,7 @@ class Comparison:
         return self.result is self.baseline
 
     def to_dict(self) -> dict[str, Any]:
-        """The result's own dict, and under "comparison" how it stands to the baseline."""
+        """The result's own dict, and under "comparison" the difference to the baseline."""
         against = {
             "baseline": self.baseline.method,
             "baseline_settings": {
@@ -56,7 +56,9 @@ class Comparison:
 
 
 def paired_difference(a: NDArray[np.float64], b: NDArray[np.float64]) -> tuple[float, float]:
-    """Mean of a - b and half-width of its 95 % interval by Student's t, (E,) and (E,); NaN for one episode.
+    """Mean of a - b and half-width of its 95 % interval by Student's t, (E,) and (E,).
+
+    The half-width of one episode is NaN.
 
     >>> paired_difference(np.array([0.9, 0.8, 0.7]), np.array([0.8, 0.7, 0.6]))[0].__round__(6)
     0.1
@@ -75,23 +77,27 @@ def compare_pair(result: EvaluationResult, baseline: EvaluationResult) -> Compar
     hashes = [str(each.provenance.get("episode_hash")) for each in (result, baseline)]
     if hashes[0] != hashes[1] or result.n_episodes != baseline.n_episodes:
         raise InputError(
-            f"only results of the same episodes can be paired, got {result.title} on {result.n_episodes} episodes {hashes[0]} and "
-            f"{baseline.title} on {baseline.n_episodes} episodes {hashes[1]}. Run both with the same draws, seed and numbers."
+            "only results of the same episodes can be paired, got "
+            f"{result.title} on {result.n_episodes} episodes {hashes[0]} and "
+            f"{baseline.title} on {baseline.n_episodes} episodes {hashes[1]}. "
+            "Run both with the same draws, seed and numbers."
         )
     difference, ci95 = paired_difference(result.accuracies, baseline.accuracies)
     gained = result.accuracies - baseline.accuracies
-    shares = (float(share.mean()) for share in (gained > TIE, np.abs(gained) <= TIE, gained < -TIE))
-    return Comparison(result, baseline, 100 * difference, 100 * ci95, *shares)
+    parts = (gained > TIE, np.abs(gained) <= TIE, gained < -TIE)
+    fractions = (float(part.mean()) for part in parts)
+    return Comparison(result, baseline, 100 * difference, 100 * ci95, *fractions)
 
 
 def compare_results(
     results: Sequence[EvaluationResult], *, baseline: str | None = None
 ) -> list[Comparison]:
-    """Every result against the baseline of its kind of episode (ways, shots, queries), in the given order.
+    """Every result against the baseline of its kind of episode (ways, shots, queries).
 
     Args:
         results: Of one kind of episode or of several.
-        baseline: A method's name; its first result of each kind is the baseline. Left out, the first result.
+        baseline: A method's name; its first result of each kind is the baseline. The first
+            result of all if left out.
     """
     comparisons = []
     kinds = dict.fromkeys(_kind(result) for result in results)
@@ -99,14 +105,13 @@ def compare_results(
         same = [result for result in results if _kind(result) == kind]
         if len(same) < 2:
             raise InputError(
-                f"a comparison needs at least two results of each kind of episode, got only {same[0].title}. Name two methods."
+                "a comparison needs at least two results of each kind of episode, "
+                f"got only {same[0].title}. Name two methods."
             )
         candidates = [result for result in same if baseline in (None, result.method)]
         if not candidates:
             known = ", ".join(dict.fromkeys(result.method for result in same))
-            raise InputError(
-                f"the baseline must be one of the compared methods, {known}, got '{baseline}'."
-            )
+            raise InputError(f"baseline must be one of the methods {known}, got '{baseline}'.")
         comparisons += [compare_pair(result, candidates[0]) for result in same]
     return comparisons
 

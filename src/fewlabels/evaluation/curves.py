@@ -6,12 +6,13 @@ from typing import Any
 
 from fewlabels.evaluation.comparison import Comparison, compare_pair
 from fewlabels.evaluation.results import EvaluationResult
-from fewlabels.evaluation.settings import knobs_used
+from fewlabels.evaluation.settings import knobs_shown, knobs_used
+from fewlabels.methods.base import BETA
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Accuracy along one knob, the others standing still."""
+    """Accuracy along one knob, with the others fixed."""
 
     knob: str
     values: tuple[float, ...]
@@ -27,9 +28,7 @@ class Tuning:
 
     method: str
     n_shot: int
-    chosen: Mapping[
-        str, float
-    ]  # all numeric knobs of the method; what a variant finds in the features by itself is none
+    chosen: Mapping[str, float | str]  # the numeric knobs of the method, and words that were given
     result: EvaluationResult  # of the chosen setting, on validation classes
     start: EvaluationResult  # of the paper's setting, or the nearest within the ranges
     curves: tuple[Curve, ...]
@@ -42,19 +41,20 @@ class Tuning:
         return compare_pair(self.result, self.start)
 
     def describe(self) -> str:
-        """The choice and what it rests on, in a line."""
+        """The choice and its evidence, in one line."""
         result, gain = self.result, self.gain
-        knobs = ", ".join(f"{knob} {value:g}" for knob, value in self.chosen.items())
-        begun = knobs_used(self.start.pipeline, self.start.settings)
-        start = ", ".join(f"{knob} {begun[knob]:g}" for knob in self.chosen)
+        knobs = ", ".join(f"{knob} {BETA.show(value)}" for knob, value in self.chosen.items())
+        begun = knobs_shown(self.start.pipeline, self.start.settings)
+        start = ", ".join(f"{knob} {begun[knob]}" for knob in self.chosen)
         gained = (
             ""
             if gain.is_baseline
             else f"; {gain.difference:+.2f} ± {gain.ci95:.2f} points over {start}, paired"
         )
         return (
-            f"{self.n_shot}-shot: {knobs} gives {result.accuracy:.2f} ± {result.ci95:.2f} % over {result.n_episodes:,} episodes of "
-            f"{result.n_way} ways, queries {result.queries} ({result.provenance['draws']} draws, seed {result.provenance['seed']}), "
+            f"{self.n_shot}-shot: {knobs} gives {result.accuracy:.2f} ± {result.ci95:.2f} % over "
+            f"{result.n_episodes:,} episodes of {result.n_way} ways, queries {result.queries} "
+            f"({result.provenance['draws']} draws, seed {result.provenance['seed']}), "
             f"the best of {len(self.tried):,} settings{gained}"
         )
 

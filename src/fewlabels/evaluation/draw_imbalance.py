@@ -1,4 +1,4 @@
-"""A figure of accuracy against imbalance: what becomes of each method as the classes get more uneven."""
+"""A figure of the accuracy of each method against the imbalance of the classes."""
 
 from collections.abc import Sequence
 from math import exp, lgamma, log
@@ -9,23 +9,26 @@ from fewlabels.evaluation.queries import QuerySpec
 from fewlabels.evaluation.results import EvaluationResult
 from fewlabels.evaluation.settings import knobs_shown
 
-# Okabe and Ito (2008), told apart by all eyes; markers and dashes tell them apart without color. Yellow is left out: too pale for a line.
+# Okabe and Ito (2008): safe for color-blind readers; markers and dashes do without color. Their
+# yellow is left out, because it is too pale for a line.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", INK)
 MARKERS, DASHES = (
     ("o", "s", "^", "D", "v", "P", "X"),
     ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (5, 1.5, 1, 1.5))),
 )
 WIDTH, HEIGHT = 4.0, 3.0  # inches of a panel
-BESIDE, HEADING = 1.9, 0.7  # inches for the names of the lines and for the heading
+LEGEND, HEADING = 1.9, 0.7  # inches for the names of the lines and for the heading
 
 
 def expected_imbalance(queries: str, n_way: int) -> float:
-    """Share of the queries in the wrong place if classes were equal, expected for episodes of this kind.
+    """Expected imbalance of episodes of this kind.
 
-    That is half the mean of sum_j |p_j - 1/W|; for Dirichlet(A), p_j is Beta(A, (W - 1) A), whose mean
-    absolute deviation is known in closed form.
+    The imbalance of an episode is the part of the queries that would have to change class to make
+    all classes equally large: half of sum_j |p_j - 1/W|. For Dirichlet(A), p_j is distributed as
+    Beta(A, (W - 1) A), whose mean absolute deviation is known in closed form.
 
-    >>> [round(expected_imbalance(word, 5), 3) for word in ("15", "dirichlet:2:75", "present:2:75", "75,0,0,0,0")]
+    >>> words = ("15", "dirichlet:2:75", "present:2:75", "75,0,0,0,0")
+    >>> [round(expected_imbalance(word, 5), 3) for word in words]
     [0.0, 0.242, 0.6, 0.8]
     """
     spec = QuerySpec.parse(queries)
@@ -49,11 +52,12 @@ def expected_imbalance(queries: str, n_way: int) -> float:
 def draw_imbalance(results: Sequence[EvaluationResult], *, about: str = "") -> dict[str, bytes]:
     """Accuracy against imbalance: the bytes of a "png" and of an "svg" file.
 
-    A panel a number of shots, a line a method, the kinds of queries from even to uneven.
+    One panel per number of shots, one line per method; the kinds of queries from equal to unequal
+    classes.
 
     Args:
         results: Of several kinds of queries.
-        about: What the features are of, for the heading.
+        about: Dataset and backbone, for the heading.
     """
     can_draw()
     from matplotlib import rc_context
@@ -68,7 +72,7 @@ def draw_imbalance(results: Sequence[EvaluationResult], *, about: str = "") -> d
     names = list(dict.fromkeys(_name(result, results) for result in results))
     with rc_context(STYLE):
         figure = Figure(
-            figsize=(WIDTH * len(shots) + BESIDE, HEIGHT + HEADING), layout="constrained"
+            figsize=(WIDTH * len(shots) + LEGEND, HEIGHT + HEADING), layout="constrained"
         )
         panels = figure.subplots(1, len(shots), squeeze=False, sharey=True)[0]
         for panel, n_shot in zip(panels, shots, strict=True):
@@ -104,9 +108,8 @@ def draw_imbalance(results: Sequence[EvaluationResult], *, about: str = "") -> d
 def _draw_line(
     panel: Any, results: Sequence[EvaluationResult | None], name: str, number: int
 ) -> None:
-    done = [
-        (place, result) for place, result in enumerate(results) if result is not None
-    ]  # Ctrl-C may have left some out
+    # Ctrl-C may have left some out
+    done = [(place, result) for place, result in enumerate(results) if result is not None]
     places, means = [place for place, _ in done], [result.accuracy for _, result in done]
     halves = [result.ci95 if result.ci95 == result.ci95 else 0.0 for _, result in done]
     low, high = (
@@ -156,6 +159,7 @@ def _tick(word: str, n_way: int) -> str:
 def _heading(results: Sequence[EvaluationResult], about: str) -> str:
     fewest, most = (pick(result.n_episodes for result in results) for pick in (min, max))
     n = f"{most:,}" if fewest == most else f"{fewest:,} to {most:,}"
-    how = f"n = {n} episodes a point, the same for every method; bands: 95 % interval of the mean"
-    what = "imbalance: share of the queries in the wrong place if classes were equal, expected"
-    return f"Accuracy against imbalance, {results[0].n_way}-way{', ' + about if about else ''}\n{how}\n{what}"
+    title = f"Accuracy against imbalance, {results[0].n_way}-way{', ' + about if about else ''}"
+    how = f"n = {n} episodes per point, the same for every method; bands: 95 % interval of the mean"
+    what = "imbalance: expected part of the queries that would change class if classes were equal"
+    return f"{title}\n{how}\n{what}"

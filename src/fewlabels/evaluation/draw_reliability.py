@@ -8,21 +8,22 @@ from fewlabels.evaluation.plots import NOVEL as AFTER
 from fewlabels.evaluation.reliability import Confidence, Reliability
 from fewlabels.evaluation.tables import describe_queries
 
-BEFORE = VALIDATION  # vermilion against blue, as in the curves
+BEFORE = VALIDATION  # vermilion and blue, as in the curves
 PANEL, HEADING = 2.9, 0.75  # inches
-LEAST_SHARE = 0.002  # of the labels: bins with fewer are noise, and would draw the eye
+LEAST_FRACTION = 0.002  # of all labels: bins with fewer are noise and are not drawn
 DOT = 180  # area, in square points, of a bin that holds all labels
 
 
 def draw_reliability(found: Sequence[Reliability], *, about: str = "") -> dict[str, bytes]:
     """Accuracy against confidence: the bytes of a "png" and of an "svg" file.
 
-    A panel a kind of episode; a dot a bin of confidence, its area the share of the labels in it. Dots on the
-    diagonal mean what they say; below it they are too sure.
+    One panel per kind of episode, one dot per bin of confidence; the area of a dot is the fraction
+    of the labels in it. On the diagonal confidence equals accuracy; below it confidence is too
+    high.
 
     Args:
         found: One or more, from `measure_reliability`.
-        about: What the features are of, for the heading.
+        about: Dataset and backbone, for the heading.
     """
     can_draw()
     from matplotlib import rc_context
@@ -50,7 +51,7 @@ def draw_reliability(found: Sequence[Reliability], *, about: str = "") -> dict[s
                 title_fontsize=8,
                 alignment="left",
             )
-        panels[0].set_ylabel("share of the labels that are right")
+        panels[0].set_ylabel("fraction of the labels that are right")
         figure.suptitle(
             _heading(found[0], about), fontsize=8.5, x=0.015, ha="left", linespacing=1.35
         )
@@ -59,10 +60,10 @@ def draw_reliability(found: Sequence[Reliability], *, about: str = "") -> dict[s
 
 def _draw_bins(panel: Any, confidence: Confidence, color: str, marker: str, name: str) -> None:
     bins = confidence.bins
-    seen = bins.share >= LEAST_SHARE
+    seen = bins.fraction >= LEAST_FRACTION
     panel.plot(
-        bins.said[seen],
-        bins.right[seen],
+        bins.confidence[seen],
+        bins.accuracy[seen],
         color=color,
         marker=marker,
         markersize=3,
@@ -70,9 +71,9 @@ def _draw_bins(panel: Any, confidence: Confidence, color: str, marker: str, name
         label=f"{name} calibration {100 * confidence.error:.1f} %",
     )
     panel.scatter(
-        bins.said[seen],
-        bins.right[seen],
-        s=DOT * bins.share[seen],
+        bins.confidence[seen],
+        bins.accuracy[seen],
+        s=DOT * bins.fraction[seen],
         color=color,
         alpha=0.3,
         linewidth=0,
@@ -82,5 +83,8 @@ def _draw_bins(panel: Any, confidence: Confidence, color: str, marker: str, name
 
 def _heading(found: Reliability, about: str) -> str:
     kind = f"Confidence against accuracy, PT+MAP, estimated, {found.n_way}-way {found.n_shot}-shot"
-    how = f"n = {found.n_episodes:,} episodes, {len(found.after.said):,} labels a panel; area: share of the labels; dashed: as it should be"
+    how = (
+        f"n = {found.n_episodes:,} episodes, {len(found.after.confidence):,} labels per panel; "
+        "area: fraction of the labels; dashed: confidence equals accuracy"
+    )
     return f"{kind}{', ' + about if about else ''}\n{how}"

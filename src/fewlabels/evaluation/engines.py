@@ -1,12 +1,13 @@
-"""Ways to classify many episodes: the readable torch classifiers, and fused kernels with the same answers.
+"""Ways to label many episodes: the readable torch code, and fused kernels with the same answers.
 
-- torch: the classifiers as they are written; any device, any sizes.
+- torch: `fitting.answer` in batches; any method, any device, any sizes.
 - numba: fused CPU code, all cores, one episode in cache at a time.
-- triton: fused CUDA code, one block an episode.
+- triton: fused CUDA code, one block per episode.
 - auto: the fastest that the device has.
+
+A fused engine runs a kernel only for a method that names one; all others are answered by torch.
 """
 
-from dataclasses import replace
 from importlib.util import find_spec
 from typing import Protocol
 from weakref import WeakKeyDictionary
@@ -18,8 +19,10 @@ from fewlabels.devices import choose_device
 from fewlabels.errors import InputError, unknown_choice
 from fewlabels.evaluation.episodes import Episodes, IntArray
 from fewlabels.features import FeatureSet
-from fewlabels.methods.base import Method
+from fewlabels.fitting import answer
+from fewlabels.methods import ConfiguredMethod
 from fewlabels.preprocess import Pipeline
+from fewlabels.transport import Sizes
 
 ENGINES = ("auto", "torch", "numba", "triton")
 GATHERED_FLOATS = 25_000_000  # feature values of one chunk of episodes: 100 MB in float32
@@ -27,13 +30,13 @@ DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
 class Engine(Protocol):
-    """Classifies episodes of one feature set."""
+    """Labels the queries of episodes of one feature set."""
 
     name: str
     device: str
     dtype: str  # that labels were decided in
 
-    def predict(self, method: Method, episodes: Episodes) -> IntArray:
+    def predict(self, method: ConfiguredMethod, episodes: Episodes) -> IntArray:
         """Ways of the queries, (E, Q)."""
         ...
 
@@ -41,18 +44,16 @@ class Engine(Protocol):
         """Episodes of n_rows vectors that are best given at a time."""
         ...
 
-    def warm_up(self, method: Method, episodes: Episodes) -> None:
+    def warm_up(self, method: ConfiguredMethod, episodes: Episodes) -> None:
         """Compile and load all that `predict` will need, so that its time can be measured."""
         ...
 
 
-def with_truth(method: Method, episodes: Episodes) -> Method:
-    """The method, told the true class sizes of these episodes where it asks for proportions="truth"."""
-    if method.settings.get("proportions") != "truth":
+def with_truth(method: ConfiguredMethod, episodes: Episodes) -> ConfiguredMethod:
+    """The method with the true class sizes of these episodes, where its prior needs them."""
+    if method.prior is None or not method.prior.needs_truth:
         return method
-    return replace(
-        method, settings={**method.settings, "proportions": torch.as_tensor(episodes.query_counts)}
-    )
+    return method.with_prior(Sizes(torch.as_tensor(episodes.query_counts)))
 
 
 def make_engine(
@@ -70,9 +71,11 @@ def make_engine(
         features: What the episodes are made of.
         engine: One of `ENGINES`.
         device: One of `fewlabels.devices.DEVICES`.
-        dtype: Of the torch engine, float32 if left out. A fused engine takes none: it gives the labels of float64.
+        dtype: Of the torch engine, float32 if left out. A fused engine takes none: it gives the
+            labels of float64.
         mean_features: Where `center(mean)` takes its mean from.
-        n_methods: How many with the same row-wise steps will be asked about the same episodes: several share what they can.
+        n_methods: How many methods with the same row-wise steps will label the same episodes:
+            they share inner products.
     """
     if engine not in ENGINES:
         raise unknown_choice("engine", engine, ENGINES)
@@ -80,16 +83,17 @@ def make_engine(
         raise unknown_choice("dtype", dtype, DTYPES)
     if mean_features is not None and mean_features.dim != features.dim:
         raise InputError(
-            f"--mean-of must hold vectors of {features.dim} numbers like the features, got {mean_features.dim}. "
-            "Give features of the same backbone."
+            f"mean_features must hold vectors of {features.dim} numbers like the features, "
+            f"got {mean_features.dim}. Give features of the same backbone."
         )
     chosen = choose_device(device)
     if engine == "numba" and chosen != "cpu":
         raise InputError(
-            f"engine 'numba' runs on the CPU, got device '{chosen}'. Use --device cpu or --engine auto."
+            f"engine 'numba' runs on the CPU, got device '{chosen}'. "
+            "Use device 'cpu' or engine 'auto'."
         )
     if engine == "triton" and chosen != "cuda":
-        raise InputError(f"engine 'triton' runs on CUDA, got device '{chosen}'. Use --engine auto.")
+        raise InputError(f"engine 'triton' runs on CUDA, got device '{chosen}'. Use engine 'auto'.")
     if (
         engine == "torch"
         or chosen == "mps"
@@ -98,16 +102,14 @@ def make_engine(
         return TorchEngine(
             features, device=chosen, dtype=dtype or "float32", mean_features=mean_features
         )
-    from fewlabels.evaluation.fused import (
-        NumbaEngine,
-        TritonEngine,
-    )  # compiled code is loaded only where it is used
+    # compiled code is loaded only where it is used
+    from fewlabels.evaluation.fused import NumbaEngine, TritonEngine
 
     fused = NumbaEngine if chosen == "cpu" else TritonEngine
     if dtype is not None:
         raise InputError(
-            f"dtype has no effect on engine '{fused.name}', which gives the labels of float64, got '{dtype}'. "
-            "Leave --dtype out, or use --engine torch."
+            f"dtype has no effect on engine '{fused.name}', which gives the labels of float64, "
+            f"got '{dtype}'. Leave it out, or use engine 'torch'."
         )
     return fused(features, mean_features=mean_features, n_methods=n_methods)
 
@@ -115,7 +117,7 @@ def make_engine(
 _ON_DEVICE: WeakKeyDictionary[FeatureSet, dict[str, Tensor]] = WeakKeyDictionary()
 
 
-class Rows:
+class DeviceRows:
     """The vectors of a feature set on a device, after the row-wise steps of a pipeline."""
 
     def __init__(
@@ -153,7 +155,7 @@ class Rows:
 
     @property
     def raw(self) -> Tensor:
-        """The vectors as they are; a feature set is brought to a device once, for as long as it lives."""
+        """The vectors as they are, (N, D); copied to a device once per feature set."""
         loaded = _ON_DEVICE.setdefault(self._features, {})
         if self._device not in loaded:
             loaded[self._device] = torch.as_tensor(self._features.features).to(self._device)
@@ -161,7 +163,7 @@ class Rows:
 
 
 class TorchEngine:
-    """The classifiers as they are written, batched."""
+    """The methods as they are written, in batches."""
 
     name = "torch"
 
@@ -174,13 +176,13 @@ class TorchEngine:
         mean_features: FeatureSet | None = None,
     ) -> None:
         self.device, self.dtype = device, dtype
-        self._rows, self._dtype = Rows(features, mean_features, device=device), DTYPES[dtype]
+        self._rows, self._dtype = DeviceRows(features, mean_features, device=device), DTYPES[dtype]
 
-    def warm_up(self, method: Method, episodes: Episodes) -> None:
+    def warm_up(self, method: ConfiguredMethod, episodes: Episodes) -> None:
         """See `Engine`."""
         self.predict(method, episodes.take(slice(0, 1)))
 
-    def predict(self, method: Method, episodes: Episodes) -> IntArray:
+    def predict(self, method: ConfiguredMethod, episodes: Episodes) -> IntArray:
         """See `Engine`."""
         method = with_truth(method, episodes)
         x = self._rows.all(method.pipeline, self._dtype)
@@ -188,12 +190,16 @@ class TorchEngine:
             torch.as_tensor(a).to(self.device)
             for a in (episodes.support, episodes.support_labels, episodes.query)
         )
-        vectors = method.pipeline.episodic.apply(
-            x[support], x[query], mean=self._rows.mean(method.pipeline, self._dtype)
+        found = answer(
+            method,
+            x[support],
+            labels,
+            x[query],
+            n_way=episodes.n_way,
+            pipeline=method.pipeline.episodic,
+            mean=self._rows.mean(method.pipeline, self._dtype),
         )
-        predicted: IntArray = (
-            method.assign(vectors[0], labels, vectors[1], n_way=episodes.n_way).labels.cpu().numpy()
-        )
+        predicted: IntArray = found.assignment.labels.cpu().numpy()
         return predicted
 
     def chunk_size(self, n_rows: int, dim: int) -> int:

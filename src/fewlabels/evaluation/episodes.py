@@ -1,4 +1,4 @@
-"""Episodes: which rows of a feature set are support and which are queries, for many few-shot problems at once."""
+"""Episodes: which rows of a feature set are support and which are queries, for many problems."""
 
 import hashlib
 from dataclasses import dataclass
@@ -11,7 +11,13 @@ IntArray = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Episodes:
-    """Rows and labels of E episodes. Labels are ways: 0..W-1, positions in `classes`."""
+    """Rows and labels of E episodes. Labels are ways: 0..W-1, positions in `classes`.
+
+    >>> from fewlabels import load_embedded, sample_episodes
+    >>> episodes = sample_episodes(load_embedded(), n_episodes=3, n_shot=2)
+    >>> episodes.support.shape, episodes.query.shape, episodes.query_counts[0].tolist()
+    ((3, 10), (3, 75), [15, 15, 15, 15, 15])
+    """
 
     classes: IntArray  # (E, W) class numbers of the feature set
     support: IntArray  # (E, S) rows of the feature set
@@ -46,7 +52,7 @@ class Episodes:
 
     @property
     def hash(self) -> str:
-        """Fingerprint of the episodes: equal for two runs exactly when they saw the same problems."""
+        """Fingerprint of the episodes: equal for two runs exactly if they had the same episodes."""
         return EpisodeDigest().after(self).hexdigest()
 
 

@@ -1,9 +1,11 @@
-"""Engines around fused kernels: float32 where it is sure, float64 where a decision is close.
+"""Engines around fused kernels: float32, and float64 where a decision is close.
 
-A kernel says by how much the closest decision of each episode was decided. Episodes with a margin
-too small for float32 are done again in float64, so that all labels are those of the float64
-reference. Float64 does it all where the vectors' lengths differ too much, or where a soft classifier
-meets vectors that are not of unit norm.
+A kernel returns the margin of the closest decision of each episode. Episodes with a margin too
+small for float32 are done again in float64, so that all labels are those of the float64 reference.
+All episodes are done in float64 where the norms of the vectors differ too much, or where MAP is
+given vectors that are not of unit norm.
+
+A method is fused only where it names a kernel that this file knows (`KERNELS`).
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -14,43 +16,39 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fewlabels.evaluation.engines import Rows, TorchEngine, with_truth
+from fewlabels.errors import InputError
+from fewlabels.evaluation.engines import DeviceRows, TorchEngine, with_truth
 from fewlabels.evaluation.episodes import Episodes, IntArray
 from fewlabels.features import FeatureSet
 from fewlabels.kernels import codes, gram
-from fewlabels.methods.base import Method
+from fewlabels.methods import ConfiguredMethod
+from fewlabels.methods.kmeans import MAX_ITERATIONS
 from fewlabels.methods.map import LAM
-from fewlabels.preprocess import Pipeline
-from fewlabels.preprocess.smoothing import DENSE_ROWS, plan_smoothing
-from fewlabels.transport.prior import class_mass
+from fewlabels.preprocess import Pipeline, Step
+from fewlabels.preprocess.smoothing import SMOOTHING, plan_smoothing
+from fewlabels.preprocess.steps import AUTO, UNIT
 
-# A margin is a difference of two shares of a plan, or of two squared distances where there is no plan.
-SOFT_DOUBT = 3e-4  # at lam 10, float32 moves a margin by 6e-5 in one of 1,000 real episodes, by 5e-4 in the worst of 10,000
-SMALLEST_LAM = (
-    1.0  # a margin moves in proportion to lam; below this the roundings of the plan itself prevail
-)
-HARD_DOUBT = 2e-5  # a hundred roundings of a squared distance between unit vectors
-TOLERANCES = {
-    torch.float32: 1e-6,
-    torch.float64: 1e-10,
-}  # of a transport solve: the misplaced share of the mass
-EVEN = 10.0  # vectors that are not unit from the start may be this much longer than the median one
+# A margin is a difference of two probabilities of a plan, or of two squared distances where there
+# is no plan.
+SOFT_DOUBT = 5e-3  # at lam 10; the largest error of 81 x 10,000 real episodes (float32.json)
+SMALLEST_LAM = 1.0  # a margin's error grows with lam; below this the plan's own rounding prevails
+HARD_DOUBT = 2e-5  # a hundred rounding errors of a squared distance between unit vectors
+TOLERANCES = {torch.float32: 1e-6, torch.float64: 1e-10}  # misplaced part of the mass in a solve
+EVEN = 10.0  # times the median norm: the longest vector for which float32 is tried
 EXACT_BYTES = 2**27  # of all rows in float64 that are kept for the next method's doubtful episodes
 PRODUCTS_BYTES = 2**28  # inner products of a chunk that are kept for the next method
 BLOCK = 64  # episodes that a thread takes at a time, in one workspace
 GATHERED_FLOATS = 2**28  # feature values that the GPU gathers at a time: 1 GB
 STEP_CODES = {
-    "unit": codes.UNIT,
-    "center": codes.CENTER,
-    "center(joint)": codes.CENTER_JOINTLY,
-    "center(support)": codes.CENTER_BY_SUPPORT,
+    UNIT: codes.UNIT,
+    Step("center"): codes.CENTER,
+    Step("center", "joint"): codes.CENTER_JOINTLY,
+    Step("center", "support"): codes.CENTER_BY_SUPPORT,
 }
-HARD_CODES = {"nearest": codes.NEAREST, "kmeans": codes.KMEANS}
+HARD_CODES = {"nearest": codes.NEAREST, "kmeans": codes.KMEANS}  # kernels without a plan
+KERNELS = (*HARD_CODES, "map")  # the names that a method may give
 
-
-_WARM: set[tuple[str, str, bool]] = (
-    set()
-)  # (engine, classifier, estimating) that this process has compiled
+_WARM: set[tuple[str, str | None, bool]] = set()  # (engine, kernel, estimating) compiled so far
 
 
 class _FusedEngine:
@@ -64,14 +62,14 @@ class _FusedEngine:
         self, features: FeatureSet, *, mean_features: FeatureSet | None = None, n_methods: int = 1
     ) -> None:
         self._sharing = n_methods > 1
-        self._rows = Rows(features, mean_features, device=self.device)
+        self._rows = DeviceRows(features, mean_features, device=self.device)
         self._readable = TorchEngine(
             features, device=self.device, dtype="float64", mean_features=mean_features
         )
         self._shifted: tuple[Pipeline, Tensor] | None = None
         self._exact: tuple[Pipeline, Tensor] | None = None
 
-    def predict(self, method: Method, episodes: Episodes) -> IntArray:
+    def predict(self, method: ConfiguredMethod, episodes: Episodes) -> IntArray:
         """See `Engine`."""
         method = with_truth(method, episodes)
         if not self._fits(method, episodes):
@@ -79,7 +77,8 @@ class _FusedEngine:
         rowwise = method.pipeline.rowwise
         if self._shifted is None or self._shifted[0] != rowwise:
             self._shifted = (rowwise, shift(self._rows.all(method.pipeline, torch.float32)))
-        limit = doubt(method, self._shifted[1])
+        n_rows = episodes.support.shape[1] + episodes.query.shape[1]
+        limit = doubt(method, self._shifted[1], n_rows=n_rows)
         if limit is None:
             return self._predict_exactly(method, episodes)
         labels, margins = self._classify(self._shifted[1], episodes, method)
@@ -90,9 +89,9 @@ class _FusedEngine:
             )
         return labels
 
-    def warm_up(self, method: Method, episodes: Episodes) -> None:
+    def warm_up(self, method: ConfiguredMethod, episodes: Episodes) -> None:
         """See `Engine`."""
-        key = (self.name, method.classifier, estimates(method))
+        key = (self.name, method.method.kernel, estimates(method))
         if key in _WARM:
             return
         _WARM.add(key)
@@ -101,7 +100,7 @@ class _FusedEngine:
         if self._fits(method, first):
             self._predict_exactly(with_truth(method, first), first)
 
-    def _predict_exactly(self, method: Method, episodes: Episodes) -> IntArray:
+    def _predict_exactly(self, method: ConfiguredMethod, episodes: Episodes) -> IntArray:
         """Labels in float64."""
         labels, margins = self._classify(*self._exact_rows(method.pipeline, episodes), method)
         unsolved = np.flatnonzero(margins < 0)
@@ -112,7 +111,10 @@ class _FusedEngine:
         return labels
 
     def _exact_rows(self, pipeline: Pipeline, episodes: Episodes) -> tuple[Tensor, Episodes]:
-        """Rows in float64 and the episodes by their numbers: all rows where other methods come and there is room, else those in use."""
+        """Rows in float64, and the episodes by the numbers of these rows.
+
+        All rows where other methods follow and there is memory for them, else those in use.
+        """
         if self._sharing and self._rows.raw.numel() * torch.float64.itemsize <= EXACT_BYTES:
             if self._exact is None or self._exact[0] != pipeline.rowwise:
                 self._exact = (pipeline.rowwise, shift(self._rows.all(pipeline, torch.float64)))
@@ -132,39 +134,50 @@ class _FusedEngine:
         )
         return shift(self._rows.some(pipeline, used, torch.float64)), local
 
-    def _fits(self, method: Method, episodes: Episodes) -> bool:  # noqa: ARG002 - the GPU's needs the sizes
-        """Whether the kernel knows the steps and has room for the episode."""
-        return all(step in STEP_CODES for step in method.pipeline.episodic.steps)
+    def _fits(self, method: ConfiguredMethod, episodes: Episodes) -> bool:  # noqa: ARG002 - for CUDA
+        """Whether there is a kernel for the method, its steps, its settings and these sizes."""
+        kernel = method.method.kernel
+        if kernel is None:
+            return False
+        if kernel not in KERNELS:
+            raise InputError(
+                f"the kernel of method '{method.name}' must be one of {', '.join(KERNELS)} or "
+                f"None, got '{kernel}'."
+            )
+        iterations = method.settings.get("max_iterations", MAX_ITERATIONS)
+        steps = method.pipeline.episodic.steps
+        known = all(step in STEP_CODES for step in steps)
+        # An estimate needs the origin, which the engine moves where no step centers the episode.
+        centered = bool(steps) or not estimates(method)
+        return known and centered and iterations == MAX_ITERATIONS  # which the kernel has fixed
 
     def _classify(
-        self, rows: Tensor, episodes: Episodes, method: Method
+        self, rows: Tensor, episodes: Episodes, method: ConfiguredMethod
     ) -> tuple[IntArray, NDArray[np.floating]]:
         """Labels, (E, Q), and margins, (E,), from row-wise preprocessed vectors (N, D)."""
         raise NotImplementedError
 
 
 class NumbaEngine(_FusedEngine):
-    """Fused CPU code; what it cannot do goes to the readable classifiers."""
+    """Fused CPU code; what it cannot do is answered by the torch engine."""
 
     name = "numba"
     device = "cpu"
-    _products: tuple[Tensor, Episodes, NDArray[np.floating]] | None = (
-        None  # inner products of these rows in these episodes
-    )
+    # rows, episodes, and the inner products of the rows in these episodes, for the next method
+    products: tuple[Tensor, Episodes, NDArray[np.floating]] | None = None
 
     def chunk_size(self, n_rows: int, dim: int) -> int:  # noqa: ARG002 - each thread gathers one episode at a time
         """See `Engine`."""
         return 2000  # about half a second
 
-    def _fits(self, method: Method, episodes: Episodes) -> bool:
+    def _fits(self, method: ConfiguredMethod, episodes: Episodes) -> bool:
         n_rows = episodes.support.shape[1] + episodes.query.shape[1]
-        small = (
-            n_rows <= DENSE_ROWS and episodes.query.shape[1] >= episodes.n_way
-        )  # else estimates are the readable classifier's
+        # Other sizes are estimated by the readable code alone.
+        small = n_rows <= SMOOTHING.dense_rows and episodes.query.shape[1] >= episodes.n_way
         return super()._fits(method, episodes) and (small or not estimates(method))
 
     def _classify(
-        self, rows: Tensor, episodes: Episodes, method: Method
+        self, rows: Tensor, episodes: Episodes, method: ConfiguredMethod
     ) -> tuple[IntArray, NDArray[np.floating]]:
         from fewlabels.kernels import cpu
 
@@ -223,10 +236,13 @@ class NumbaEngine(_FusedEngine):
     def _shared_products(
         self, rows: Tensor, episodes: Episodes, *, wanted: bool
     ) -> tuple[NDArray[np.floating], bool]:
-        """Room for the inner products of the episodes' rows where they shall be kept, and whether the method before left them there."""
+        """Memory for the inner products of the episodes, and whether they are in it already.
+
+        The array is empty where the products are not kept for the next method.
+        """
         from fewlabels.kernels import cpu
 
-        kept = self._products
+        kept = self.products
         if kept is not None and kept[0] is rows and kept[1] is episodes:
             return kept[2], True
         n = cpu.pad(episodes.support.shape[1] + episodes.query.shape[1])
@@ -244,12 +260,12 @@ class NumbaEngine(_FusedEngine):
         room = (
             kept[2] if kept is not None and kept[2].shape == shape else np.empty(shape, np.float32)
         )
-        self._products = (rows, episodes, room)
+        self.products = (rows, episodes, room)
         return room, False
 
 
 class TritonEngine(_FusedEngine):
-    """Fused CUDA code, one block an episode."""
+    """Fused CUDA code, one block per episode."""
 
     name = "triton"
     device = "cuda"
@@ -258,7 +274,7 @@ class TritonEngine(_FusedEngine):
         """See `Engine`."""
         return 10_000
 
-    def _fits(self, method: Method, episodes: Episodes) -> bool:
+    def _fits(self, method: ConfiguredMethod, episodes: Episodes) -> bool:
         from fewlabels.kernels import cuda
 
         n_rows = episodes.support.shape[1] + episodes.query.shape[1]
@@ -269,7 +285,7 @@ class TritonEngine(_FusedEngine):
         )
 
     def _classify(
-        self, rows: Tensor, episodes: Episodes, method: Method
+        self, rows: Tensor, episodes: Episodes, method: ConfiguredMethod
     ) -> tuple[IntArray, NDArray[np.floating]]:
         from fewlabels.kernels import cuda
 
@@ -302,31 +318,31 @@ class TritonEngine(_FusedEngine):
         return small.cpu().numpy().astype(np.int64), margins.cpu().numpy()
 
 
-def estimates(method: Method) -> bool:
-    """Whether the method finds class sizes or its sharpness by itself."""
-    proportions = method.settings.get("proportions")
-    return method.settings.get("lam") == "auto" or (
-        isinstance(proportions, str) and proportions == "estimate"
-    )
+def estimates(method: ConfiguredMethod) -> bool:
+    """Whether the method estimates class sizes or lam."""
+    estimated = method.prior is not None and method.prior.estimated
+    return estimated or method.settings.get("lam") == AUTO
 
 
-def doubt(method: Method, rows: Tensor) -> float | None:
-    """The margin below which a decision of float32 is done again; None where float32 will not do at all.
+def doubt(method: ConfiguredMethod, rows: Tensor, *, n_rows: int) -> float | None:
+    """The margin below which a decision of float32 is done again; None for all of them.
 
     Args:
         method: Whose decisions.
         rows: The vectors after the row-wise steps, less their mean, (N, D).
+        n_rows: Of an episode. With fewer features than that, the inner products that an estimate
+            factorises are singular, and float32 errs by up to 0.1 (float32.json).
     """
-    first_unit, last_unit = (
-        part.steps[-1:] == ("unit",) for part in (method.pipeline.rowwise, method.pipeline.episodic)
-    )
-    lengths = torch.ones(1) if first_unit else torch.linalg.vector_norm(rows, dim=1)
-    if (
-        lengths.max() > EVEN * lengths.median()
-    ):  # centering by such a vector would cost the others their digits
+    if estimates(method) and rows.shape[1] <= n_rows:
         return None
-    if method.classifier in HARD_CODES:
-        return HARD_DOUBT * (1.0 if last_unit else float(lengths.max()) ** 2)
+    first_unit, last_unit = (
+        part.steps[-1:] == (UNIT,) for part in (method.pipeline.rowwise, method.pipeline.episodic)
+    )
+    norms = torch.ones(1) if first_unit else torch.linalg.vector_norm(rows, dim=1)
+    if norms.max() > EVEN * norms.median():  # centering by such a vector costs the others digits
+        return None
+    if method.method.kernel in HARD_CODES:
+        return HARD_DOUBT * (1.0 if last_unit else float(norms.max()) ** 2)
     if not (first_unit or last_unit):
         return None
     lam = method.settings["lam"]
@@ -342,57 +358,38 @@ def grams(pipeline: Pipeline, x: Tensor, n_support: int) -> Tensor:
     """Gram matrices after the episodic steps, (E, n, D) -> (E, n, n)."""
     g = x @ x.mT
     for step in pipeline.episodic.steps:
-        g = gram.normalise(g) if step == "unit" else _center(g, step, n_support)
+        if step == UNIT:
+            g = gram.normalize(g)
+        else:
+            g = gram.center(
+                g,
+                n_support=n_support,
+                jointly=step.value == "joint",
+                by_support=step.value == "support",
+            )
     return g.contiguous()
 
 
-def _center(g: Tensor, step: str, n_support: int) -> Tensor:
-    return gram.center(
-        g,
-        n_support=n_support,
-        jointly=step == "center(joint)",
-        by_support=step == "center(support)",
-    )
-
-
-def _part(method: Method, numbers: IntArray) -> Method:
-    """The method for some of the episodes that it was given class sizes for."""
-    proportions = method.settings.get("proportions")
-    if not (isinstance(proportions, Tensor) and proportions.ndim == 2):
-        return method
-    return Method(
-        method.name,
-        method.title,
-        method.pipeline,
-        method.classifier,
-        {**method.settings, "proportions": proportions[numbers]},
-    )
+def _part(method: ConfiguredMethod, numbers: IntArray) -> ConfiguredMethod:
+    """The method for some of the episodes that its prior has sizes for."""
+    return method if method.prior is None else method.with_prior(method.prior.take(numbers))
 
 
 def _kernel_arguments(
-    method: Method, episodes: Episodes
+    method: ConfiguredMethod, episodes: Episodes
 ) -> tuple[float, float, int, int, NDArray[np.float64]]:
-    """lam, alpha, n_steps, the kernel's code of the classifier, and the class masses it imposes, (E, W) or (1, W)."""
+    """lam, alpha, n_steps, the kernel's code and the class masses it imposes, (E, W) or (1, W)."""
     settings: dict[str, Any] = {"lam": 0, "alpha": 0, "n_steps": 0, **method.settings}
-    knobs = (
-        0.0 if settings["lam"] == "auto" else float(settings["lam"]),
-        float(settings["alpha"]),
-        int(settings["n_steps"]),
-    )
+    lam = 0.0 if settings["lam"] == AUTO else float(settings["lam"])
+    knobs = lam, float(settings["alpha"]), int(settings["n_steps"])
     unused = np.zeros((1, episodes.n_way))
-    if method.classifier in HARD_CODES:
-        return *knobs, HARD_CODES[method.classifier], unused
-    shape_only = torch.empty(*episodes.query.shape, 0, dtype=torch.float64)
-    estimating = (
-        isinstance(settings.get("proportions"), str) and settings["proportions"] == "estimate"
-    )
-    imposed = class_mass(
-        "uniform" if estimating else settings.get("proportions", "free"),
-        shape_only,
-        n_way=episodes.n_way,
-    )
+    kernel = method.method.kernel
+    if kernel in HARD_CODES:
+        return *knobs, HARD_CODES[kernel], unused
+    prior = settings["prior"]
+    imposed = prior.masses(episodes.query.shape[1], episodes.n_way)
     if imposed is None:
         return *knobs, codes.FREE, unused
-    if estimating:
+    if prior.estimated:
         return *knobs, codes.ESTIMATE, imposed.mass.numpy()
     return *knobs, codes.MINIMUM if imposed.minimum else codes.MASS, imposed.mass.numpy()

@@ -1,4 +1,4 @@
-"""Figures of results; matplotlib is asked for only here."""
+"""Figures of results; matplotlib is imported where they are drawn."""
 
 import io
 from collections.abc import Sequence
@@ -8,19 +8,15 @@ from typing import Any
 from fewlabels.errors import MissingExtraError
 from fewlabels.evaluation.curves import Curve, Tuning
 from fewlabels.evaluation.results import EvaluationResult
+from fewlabels.evaluation.settings import axis_name
 from fewlabels.evaluation.tables import describe_queries
 
-VALIDATION, NOVEL = (
-    "#D55E00",
-    "#0072B2",
-)  # vermilion and blue of Okabe and Ito (2008): told apart by all eyes
+VALIDATION, NOVEL = "#D55E00", "#0072B2"  # Okabe and Ito (2008): safe for color-blind readers
 INK, FAINT = "#222222", "#8A8A8A"
 PANEL, NARROWEST = 2.35, 4.4  # inches: three columns fill the width of a page
 HEIGHT, HEADING = 1.6, 0.95  # inches: two rows and the heading fill less than half of its height
-WIDE = 5  # a range of lam that spans more than this factor is drawn on a logarithmic scale
+LINEAR_FACTOR = 5  # a range of lam that spans more is drawn on a logarithmic scale
 LAM_TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 40, 80, 160)
-NAMES = {"beta": "power β", "lam": "sharpness λ", "alpha": "step size α"}
-LETTERS = {"beta": "β", "lam": "λ", "alpha": "α"}
 STYLE: Any = {
     "font.family": "DejaVu Sans",
     "font.size": 8,
@@ -50,12 +46,12 @@ def can_draw(wanted: bool | None = True) -> bool:
 def draw_curves(tuning: Tuning, *, about: str = "") -> dict[str, bytes]:
     """The curves of a tuning after Figure 4: the bytes of a "png" and of an "svg" file.
 
-    A column a knob; validation classes above, novel classes below on a scale of their own, so that
+    One column per knob; validation classes above, novel classes below on their own scale, so that
     a gap between the two does not flatten the curves. The dashed line is the choice.
 
     Args:
         tuning: With at least one curve.
-        about: What the features are of, for the heading.
+        about: Dataset and backbone, for the heading.
     """
     can_draw()
     from matplotlib import rc_context
@@ -84,15 +80,20 @@ def draw_curves(tuning: Tuning, *, about: str = "") -> dict[str, bytes]:
 
 
 def _label_column(top: Any, bottom: Any, curve: Curve) -> None:
-    others = ", ".join(f"{LETTERS[name]} = {value:g}" for name, value in curve.others.items())
-    chosen = f"chosen: {LETTERS[curve.knob]} = {curve.choice:g}"
+    others = ", ".join(f"{_letter(name)} = {value:g}" for name, value in curve.others.items())
+    chosen = f"chosen: {_letter(curve.knob)} = {curve.choice:g}"
     top.set_title(chosen + (f"\nwith {others}" if others else ""), fontsize=8, linespacing=1.3)
-    bottom.set_xlabel(NAMES[curve.knob])
-    if curve.knob == "lam" and curve.values[-1] / curve.values[0] > WIDE:
+    bottom.set_xlabel(axis_name(curve.knob))
+    if curve.knob == "lam" and curve.values[-1] / curve.values[0] > LINEAR_FACTOR:
         bottom.set_xscale("log")
         ticks = [tick for tick in LAM_TICKS if curve.values[0] <= tick <= curve.values[-1]]
         bottom.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         bottom.minorticks_off()
+
+
+def _letter(knob: str) -> str:
+    """The letter of a knob in the paper: the last word of its axis name."""
+    return axis_name(knob).split()[-1]
 
 
 def _draw_line(
@@ -119,8 +120,12 @@ def _draw_line(
 
 def _heading(tuning: Tuning, about: str) -> str:
     result = tuning.result
-    kind = f"{result.title}, {result.n_way}-way {tuning.n_shot}-shot, {describe_queries(result.queries)}"
-    how = f"n = {result.n_episodes:,} episodes, the same for every point; bands: 95 % interval; dashed: chosen on validation"
+    shape = f"{result.n_way}-way {tuning.n_shot}-shot, {describe_queries(result.queries)}"
+    kind = f"{result.title}, {shape}"
+    how = (
+        f"n = {result.n_episodes:,} episodes, the same for every point; bands: 95 % interval; "
+        "dashed: chosen on validation"
+    )
     return f"{kind}{', ' + about if about else ''}\n{how}"
 
 

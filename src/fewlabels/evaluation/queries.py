@@ -1,4 +1,7 @@
-"""How many queries of each class an episode has, said in one word: "15", "30,10,5", "dirichlet:2:75", "present:2:75"."""
+"""The number of queries per class of an episode, as one word.
+
+"15", "30,10,5", "dirichlet:2:75" or "present:2:75"; see `QuerySpec`.
+"""
 
 from dataclasses import dataclass
 from typing import Self
@@ -8,12 +11,13 @@ from fewlabels.errors import InputError
 
 @dataclass(frozen=True)
 class QuerySpec:
-    """Query counts of an episode's ways.
+    """Query counts of the ways of an episode.
 
-    - "15": as many of each class.
+    - "15": this number of each class.
     - "30,10,5": these numbers, way by way.
-    - "dirichlet:A:N": N queries in all, class proportions drawn from a symmetric Dirichlet(A) for each episode.
-    - "present:K:N": N queries in all, spread evenly over K randomly chosen ways; the others get none.
+    - "dirichlet:A:N": N queries in total, class proportions drawn from a symmetric Dirichlet(A)
+      for each episode.
+    - "present:K:N": N queries in total, evenly of K randomly chosen ways and none of the others.
     """
 
     kind: str  # "each", "counts", "dirichlet", "present"
@@ -28,7 +32,8 @@ class QuerySpec:
             return cls._parse(str(text).strip())
         except (ValueError, IndexError):
             raise InputError(
-                f"queries must be N, N,N,..., dirichlet:A:N or present:K:N, with N at least 1, got '{text}'."
+                "queries must be N, N,N,..., dirichlet:A:N or present:K:N, with N at least 1, "
+                f"got '{text}'."
             ) from None
 
     @classmethod
@@ -66,11 +71,13 @@ class QuerySpec:
         """Queries of one episode."""
         if self.kind == "counts" and len(self.numbers) != n_way:
             raise InputError(
-                f"queries '{self}' must give one number for each of the {n_way} ways, got {len(self.numbers)}."
+                f"queries must hold one number for each of the {n_way} ways, "
+                f"got {len(self.numbers)} in '{self}'."
             )
         if self.kind == "present" and self.numbers[0] > n_way:
             raise InputError(
-                f"queries '{self}': at most {n_way} ways can be present, got {self.numbers[0]:g}."
+                f"queries must have at most {n_way} ways present, "
+                f"got {self.numbers[0]:g} in '{self}'."
             )
         if self.kind == "each":
             return n_way * int(self.numbers[0])
@@ -80,6 +87,5 @@ class QuerySpec:
         """The most queries that one class must be able to give."""
         if self.kind == "present":
             return -(-self.total(n_way) // int(self.numbers[0]))
-        return (
-            int(max(self.numbers)) if self.kind != "dirichlet" else 0
-        )  # dirichlet counts give way to class sizes
+        # Dirichlet counts are cut to the class sizes
+        return 0 if self.kind == "dirichlet" else int(max(self.numbers))

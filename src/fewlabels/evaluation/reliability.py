@@ -1,4 +1,4 @@
-"""Do confidences mean what they say? Confidence against accuracy over episodes, before and after calibration."""
+"""Reliability: confidence against accuracy over episodes, before and after calibration."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -12,40 +12,39 @@ from fewlabels.confidence.calibration import calibrate, calibration_bins, leave_
 from fewlabels.evaluation.episodes import Episodes
 from fewlabels.evaluation.sampling import sample_episodes
 from fewlabels.features import FeatureSet
-from fewlabels.methods.base import Method, configure
+from fewlabels.fitting import answer
+from fewlabels.methods import ConfiguredMethod, configure
 
-WANTED = 0.95  # expected accuracy for which the coverage is told
+WANTED = 0.95  # expected accuracy of the labels that are kept
 AT_A_TIME = 50  # episodes: a hundred rows of 640 features each take 13 MB in float32
 
 
 class Confidence(NamedTuple):
-    """What was said of each query and whether it was right, (Q,) over all episodes."""
+    """Confidence in the label of each query, and whether it is right, (Q,) over all episodes."""
 
-    said: NDArray[np.float64]
+    confidence: NDArray[np.float64]
     right: NDArray[np.bool_]
 
     @property
     def error(self) -> float:
         """Expected calibration error, 0 to 1."""
         bins = self.bins
-        return float((bins.share * np.abs(bins.said - bins.right)).sum())
+        return float((bins.fraction * np.abs(bins.confidence - bins.accuracy)).sum())
 
     @property
     def bins(self) -> "Bins":
         """Means over equal bins of confidence, empty ones left out."""
-        share, said, right = (
-            part.numpy()
-            for part in calibration_bins(torch.tensor(self.said), torch.tensor(self.right))
-        )
-        return Bins(share[share > 0], said[share > 0], right[share > 0])
+        found = calibration_bins(torch.tensor(self.confidence), torch.tensor(self.right))
+        filled = found[0].numpy() > 0
+        return Bins(*(part.numpy()[filled] for part in found))
 
 
 class Bins(NamedTuple):
-    """Bins of confidence, (B,): share of the queries, mean confidence, accuracy."""
+    """Bins of confidence, (B,): fraction of the queries, mean confidence, accuracy."""
 
-    share: NDArray[np.float64]
-    said: NDArray[np.float64]
-    right: NDArray[np.float64]
+    fraction: NDArray[np.float64]
+    confidence: NDArray[np.float64]
+    accuracy: NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +58,7 @@ class Reliability:
     before: Confidence
     after: Confidence
     temperatures: NDArray[np.float64]  # (E,)
-    coverage: float  # share of the answers kept where 95 % are expected to be right, each episode by its own threshold
+    coverage: float  # fraction of the labels kept where 95 % are expected to be right
     accuracy: float  # of those kept
 
     def to_dict(self) -> dict[str, Any]:
@@ -107,12 +106,13 @@ def measure_reliability(
         _answer(method, x, episodes.take(slice(first, first + AT_A_TIME)))
         for first in range(0, n_episodes, AT_A_TIME)
     ]
-    plan, shares, labels, temperatures = (torch.cat(part) for part in zip(*parts, strict=True))
+    plan, calibrated, labels, temperatures = (torch.cat(part) for part in zip(*parts, strict=True))
     right = (labels.numpy() == episodes.query_labels).reshape(-1)
     before, after = (
-        Confidence(each.amax(dim=-1).double().numpy().reshape(-1), right) for each in (plan, shares)
+        Confidence(each.amax(dim=-1).double().numpy().reshape(-1), right)
+        for each in (plan, calibrated)
     )
-    kept = _kept(shares.amax(dim=-1).double().numpy()).reshape(-1)
+    kept = _kept(calibrated.amax(dim=-1).double().numpy()).reshape(-1)
     accuracy = float(right[kept].mean()) if kept.any() else float("nan")
     return Reliability(
         n_way,
@@ -127,23 +127,28 @@ def measure_reliability(
     )
 
 
-def _answer(method: Method, x: Tensor, episodes: Episodes) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Plan, calibrated shares, labels and temperatures of some episodes."""
-    support, query = method.pipeline.episodic.apply(
-        x[torch.as_tensor(episodes.support)], x[torch.as_tensor(episodes.query)]
-    )
+def _answer(
+    method: ConfiguredMethod, x: Tensor, episodes: Episodes
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Plan, calibrated probabilities, labels and temperatures of some episodes."""
     shown = torch.as_tensor(episodes.support_labels)
-    found = method.assign(support, shown, query, n_way=episodes.n_way)
-    temperature = leave_one_out_temperature(support, shown, query, found)
-    return found.plan, calibrate(found, temperature), found.labels, temperature
+    support, query = torch.as_tensor(episodes.support), torch.as_tensor(episodes.query)
+    steps = method.pipeline.episodic
+    found = answer(method, x[support], shown, x[query], n_way=episodes.n_way, pipeline=steps)
+    assigned = found.assignment
+    temperature = leave_one_out_temperature(found.support, shown, found.query, assigned)
+    return assigned.plan, calibrate(assigned, temperature), assigned.labels, temperature
 
 
-def _kept(said: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Which answers are kept, (E, Q): the surest of each episode, as long as their mean confidence is as wanted."""
-    order = np.argsort(-said, axis=1, kind="stable")
-    expected = np.take_along_axis(said, order, axis=1).cumsum(axis=1) / np.arange(
-        1, said.shape[1] + 1
+def _kept(confidence: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Which labels are kept, (E, Q): the most confident of each episode, while their mean holds.
+
+    Each episode has a threshold of its own.
+    """
+    order = np.argsort(-confidence, axis=1, kind="stable")
+    expected = np.take_along_axis(confidence, order, axis=1).cumsum(axis=1) / np.arange(
+        1, confidence.shape[1] + 1
     )
-    kept = np.zeros(said.shape, dtype=bool)
+    kept = np.zeros(confidence.shape, dtype=bool)
     np.put_along_axis(kept, order, expected >= WANTED, axis=1)
     return kept

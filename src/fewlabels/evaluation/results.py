@@ -1,4 +1,4 @@
-"""What an evaluation found, with all that is needed to trust and repeat it."""
+"""Results of an evaluation, with all that is needed to repeat it."""
 
 import platform
 from collections.abc import Mapping
@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from fewlabels import __version__
 
-CI95 = 1.96  # standard errors to either side of the mean, as in the authors' script
+CI95 = 1.96  # standard errors on each side of the mean, as in the authors' script
 
 
 def mean_and_ci95(values: NDArray[np.float64]) -> tuple[float, float]:
-    """Mean and half-width of its 95 % confidence interval; the half-width of a single value is unknown (NaN).
+    """Mean and half-width of its 95 % confidence interval; the half-width of one value is NaN.
 
     >>> mean, half_width = mean_and_ci95(np.array([1.0, 3.0]))
     >>> round(mean, 3), round(half_width, 3)
@@ -29,7 +29,13 @@ def mean_and_ci95(values: NDArray[np.float64]) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class EvaluationResult:
-    """One method on one kind of episode."""
+    """One method on one kind of episode.
+
+    >>> from fewlabels import evaluate
+    >>> [result] = evaluate("ncm", n_episodes=10)
+    >>> result.method, result.accuracies.shape, result.to_dict()["n_way"]
+    ('ncm', (10,), 5)
+    """
 
     method: str
     title: str
@@ -38,12 +44,10 @@ class EvaluationResult:
     n_way: int
     n_shot: int
     queries: str  # QuerySpec
-    n_query: int  # per class where all classes have as many, else of the whole episode
-    accuracies: NDArray[np.float64]  # (E,) share of right labels, one an episode
+    n_query: int  # per class where all classes have equally many, else of the whole episode
+    accuracies: NDArray[np.float64]  # (E,) fraction of right labels of each episode
     seconds: float
-    provenance: Mapping[
-        str, Any
-    ]  # draws, seed, episode hash, feature fingerprint, engine, device, versions
+    provenance: Mapping[str, Any]  # draws, seed, hashes, engine, device, versions
     interrupted: bool = False
 
     @property
@@ -78,7 +82,7 @@ class EvaluationResult:
             "interrupted": self.interrupted,
             "pipeline": self.pipeline,
             "settings": {
-                name: value if isinstance(value, (int, float, str)) else str(value)
+                name: value if isinstance(value, int | float | str) else str(value)
                 for name, value in self.settings.items()
             },
             **self.provenance,

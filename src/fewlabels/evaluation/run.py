@@ -1,4 +1,4 @@
-"""Run methods over many episodes: same episodes for all, in chunks, each answer with its interval."""
+"""`evaluate`: run methods over many episodes, the same for all methods, in chunks."""
 
 import time
 from collections import Counter
@@ -14,13 +14,15 @@ from fewlabels.evaluation.episodes import EpisodeDigest
 from fewlabels.evaluation.queries import QuerySpec
 from fewlabels.evaluation.results import EvaluationResult, versions
 from fewlabels.evaluation.sampling import make_draws
-from fewlabels.features import FeatureSet
-from fewlabels.methods.base import Method
+from fewlabels.features import FeatureSet, load_embedded
+from fewlabels.methods import ConfiguredMethod, Method, configure
+
+AnyMethod = str | Method | ConfiguredMethod
 
 
 def evaluate(
-    features: FeatureSet,
-    methods: Sequence[Method],
+    methods: AnyMethod | Sequence[AnyMethod],
+    features: FeatureSet | None = None,
     *,
     n_way: int = 5,
     n_shot: int = 1,
@@ -40,33 +42,53 @@ def evaluate(
     method has finished, and say so.
 
     Args:
-        features: What the episodes are drawn from.
-        methods: From `fewlabels.methods.base.configure`.
+        methods: Names, Methods, or what `configure` gave; one or several.
+        features: What the episodes are drawn from; the embedded set if left out.
         n_way: Classes per episode.
         n_shot: Support rows per class.
         queries: Queries per class, or a word such as "dirichlet:2:75" (see `QuerySpec`).
         n_episodes: How many.
         draws: "own", or "authors" for those of the published script.
         seed: Of the draws.
-        engine: "auto", "torch" or "numba"; see `evaluation.engines`.
+        engine: "auto", "torch", "numba" or "triton"; see `evaluation.engines`.
         device: "auto", "cpu", "cuda" or "mps".
         dtype: "float32" or "float64", of the torch engine alone.
         mean_features: Where `center(mean)` takes its mean from, such as the base classes.
         on_progress: Called with the number of newly finished (episode, method) pairs.
+
+    >>> [result] = evaluate("ncm", n_shot=5, n_episodes=20, engine="torch")
+    >>> result.title, result.n_episodes
+    ('PT+NCM', 20)
     """
+    features = load_embedded() if features is None else features
     if n_episodes < 1:
-        raise InputError(f"n_episodes (--episodes) must be at least 1, got {n_episodes}.")
-    if not methods:
+        raise InputError(f"n_episodes must be at least 1, got {n_episodes}.")
+    dataset = features.provenance.get("dataset")
+    given = [methods] if isinstance(methods, str | Method | ConfiguredMethod) else list(methods)
+    configured = [
+        each
+        if isinstance(each, ConfiguredMethod)
+        else configure(each, n_shot=n_shot, dataset=dataset)
+        for each in given
+    ]
+    if not configured:
         raise InputError("methods must hold at least one method, got none.")
-    if mean_features is not None and not any(method.pipeline.needs_mean for method in methods):
+    wanting = [each for each in configured if each.pipeline.needs_mean]
+    if mean_features is None and wanting:
         raise InputError(
-            f"--mean-of has no effect on pipeline '{methods[0].pipeline}', which has no center(mean). "
-            "Leave it out, or give --pipeline with that step."
+            f"mean_features must be given for pipeline '{wanting[0].pipeline}', which has "
+            "center(mean), got none. Give features of the base classes, or another pipeline."
         )
-    methods = [method.decide(torch.as_tensor(features.features)) for method in methods]
+    if mean_features is not None and not wanting:
+        raise InputError(
+            f"mean_features has no effect on pipeline '{configured[0].pipeline}', which has no "
+            "center(mean). Leave it out, or give a pipeline with that step."
+        )
+    rows = torch.as_tensor(features.features)
+    configured = [method.decide(rows) for method in configured]
     spec = QuerySpec.parse(queries)
     source = make_draws(features, draws=draws, n_way=n_way, n_shot=n_shot, queries=spec, seed=seed)
-    n_alike = max(Counter(str(method.pipeline.rowwise) for method in methods).values())
+    n_alike = max(Counter(str(method.pipeline.rowwise) for method in configured).values())
     runner = make_engine(
         features,
         engine=engine,
@@ -75,22 +97,22 @@ def evaluate(
         mean_features=mean_features,
         n_methods=n_alike,
     )
-    rows = n_way * n_shot + spec.total(n_way)
-    chunk_size = runner.chunk_size(rows, features.dim)
+    n_rows = n_way * n_shot + spec.total(n_way)
+    chunk_size = runner.chunk_size(n_rows, features.dim)
 
-    accuracies: list[list[np.ndarray]] = [[] for _ in methods]
-    seconds = [0.0] * len(methods)
+    accuracies: list[list[np.ndarray]] = [[] for _ in configured]
+    seconds = [0.0] * len(configured)
     digest = EpisodeDigest()
     hasher = ThreadPoolExecutor(1)  # hashes while the engine works
     interrupted = False
     try:
         for episodes in source.chunks(n_episodes, chunk_size):
             if not accuracies[0]:
-                for method in methods:
+                for method in configured:
                     runner.warm_up(method, episodes)
             hashed = hasher.submit(digest.after, episodes)
             found = []
-            for index, method in enumerate(methods):
+            for index, method in enumerate(configured):
                 begun = time.perf_counter()
                 found.append(
                     (runner.predict(method, episodes) == episodes.query_labels).mean(axis=1)
@@ -136,5 +158,5 @@ def evaluate(
             provenance=provenance,
             interrupted=interrupted,
         )
-        for method, kept, spent in zip(methods, accuracies, seconds, strict=True)
+        for method, kept, spent in zip(configured, accuracies, seconds, strict=True)
     ]

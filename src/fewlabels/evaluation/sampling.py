@@ -1,8 +1,8 @@
-"""Where episodes come from: the project's own draws, and those of the authors' script, number for number.
+"""Draws of episodes: our own, and those of the authors' script.
 
 The own sampler gives each episode a random stream of its own, keyed by (seed, episode number), so
 that an episode does not depend on how many are drawn or in which chunks. Support and queries are
-disjoint and every image of every class can be drawn, however unequal the classes.
+disjoint, and every image of every class can be drawn, also where class sizes differ.
 """
 
 from collections.abc import Iterator
@@ -73,6 +73,10 @@ def sample_episodes(
         n_shot: Support rows per class.
         queries: Queries per class, or a `QuerySpec` word such as "dirichlet:2:75".
         seed: Equal seeds give equal episodes.
+
+    >>> from fewlabels import load_embedded
+    >>> sample_episodes(load_embedded(), n_episodes=2, queries="dirichlet:2:60").query.shape
+    (2, 60)
     """
     return _all_of(
         OwnDraws(features, n_way=n_way, n_shot=n_shot, queries=queries, seed=seed), n_episodes
@@ -88,7 +92,12 @@ def draw_as_authors(
     queries: str | int | QuerySpec = 15,
     seed: int = 0,
 ) -> Episodes:
-    """Episodes of the authors' script, all at once; see `AuthorsDraws`."""
+    """Episodes of the authors' script, all at once; see `AuthorsDraws`.
+
+    >>> from fewlabels import load_embedded
+    >>> draw_as_authors(load_embedded(), n_episodes=2).query.shape
+    (2, 75)
+    """
     return _all_of(
         AuthorsDraws(features, n_way=n_way, n_shot=n_shot, queries=queries, seed=seed), n_episodes
     )
@@ -96,12 +105,12 @@ def draw_as_authors(
 
 def _all_of(draws: Draws, n_episodes: int) -> Episodes:
     if n_episodes < 1:
-        raise InputError(f"n_episodes (--episodes) must be at least 1, got {n_episodes}.")
+        raise InputError(f"n_episodes must be at least 1, got {n_episodes}.")
     return next(draws.chunks(n_episodes, n_episodes))
 
 
 class OwnDraws:
-    """Uniform draws of classes, then of images, without replacement; any class sizes and query counts."""
+    """Uniform draws of classes, then of images, without replacement, for any class sizes."""
 
     def __init__(
         self,
@@ -132,7 +141,10 @@ class OwnDraws:
             yield Episodes(*arrays)
 
     def _draw(self, first: int, numbers: NDArray[np.float64], arrays: list[IntArray]) -> None:
-        """Fill the arrays with episodes first, first + 1, ..., in threads: the compiled loop holds no lock."""
+        """Fill the arrays with episodes first, first + 1, ..., in threads.
+
+        The compiled loop releases the interpreter's lock.
+        """
 
         def draw(begin: int) -> None:
             some = [array[begin : begin + THREAD_EPISODES] for array in arrays]
@@ -155,9 +167,9 @@ class AuthorsDraws:
     """The draws of the authors' published script from `np.random.seed(seed)`.
 
     For each episode: a permutation of the classes, of which the first `n_way` are used; then, for
-    each way, a permutation of the image numbers *applied to the way before's permutation*, of which
-    the first n_shot + n_query are used. Classes are cut to the size of the smallest. Queries are
-    ordered image by image, way by way within.
+    each way, a permutation of the image numbers, applied to the permutation of the previous way, of
+    which the first n_shot + n_query are used. Classes are cut to the size of the smallest. Queries
+    are ordered by image, then by way.
     """
 
     def __init__(
@@ -172,7 +184,7 @@ class AuthorsDraws:
         spec = QuerySpec.parse(queries)
         if spec.kind != "each":
             raise InputError(
-                f"the authors' draws have as many queries of each class, got queries '{spec}'. Use --draws own."
+                f"queries must be one number for the authors' draws, got '{spec}'. Use draws 'own'."
             )
         self.n_way, self.n_shot, self.n_query, self.seed = (
             n_way,
@@ -182,9 +194,8 @@ class AuthorsDraws:
         )
         _check_sizes(features, n_way, n_shot, spec)
         self._smallest = int(features.class_sizes.min())
-        self._rows = np.stack(
-            [rows[: self._smallest] for rows in features.class_rows]
-        )  # (classes, smallest)
+        # (classes, smallest)
+        self._rows = np.stack([rows[: self._smallest] for rows in features.class_rows])
 
     def chunks(self, n_episodes: int, chunk_size: int) -> Iterator[Episodes]:
         """See `Draws`."""
@@ -211,23 +222,24 @@ class AuthorsDraws:
 
 def _check_sizes(features: FeatureSet, n_way: int, n_shot: int, spec: QuerySpec) -> None:
     if n_way < 1:
-        raise InputError(f"n_way (--ways) must be at least 1, got {n_way}.")
+        raise InputError(f"n_way must be at least 1, got {n_way}.")
     if n_way > features.n_classes:
         raise InputError(
-            f"n_way (--ways) must be at most {features.n_classes}, the classes of the features, got {n_way}."
+            f"n_way must be at most {features.n_classes}, the classes of the features, got {n_way}."
         )
     if n_shot < 1:
-        raise InputError(f"n_shot (--shots) must be at least 1, got {n_shot}.")
+        raise InputError(f"n_shot must be at least 1, got {n_shot}.")
     total = spec.total(n_way)
     needed = n_shot + spec.most_of_a_class(n_way)
     sizes = features.class_sizes
     smallest = int(sizes.argmin())
     if sizes[smallest] < needed:
         raise InputError(
-            f"class '{features.class_names[smallest]}' must have at least n_shot + n_query = {needed} images, "
-            f"got {sizes[smallest]}. Lower --shots or --queries, or drop the class."
+            f"class '{features.class_names[smallest]}' must have at least {needed} images, "
+            f"got {sizes[smallest]}. Lower n_shot or queries, or drop the class."
         )
     if spec.kind == "dirichlet" and np.sort(sizes - n_shot)[:n_way].sum() < total:
         raise InputError(
-            f"queries '{spec}': the {n_way} smallest classes together must have {total} images beside the support. Lower the number."
+            f"queries must be no more than the {n_way} smallest classes together have besides the "
+            f"support, got {total} in '{spec}'. Lower the number."
         )

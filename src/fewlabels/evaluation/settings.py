@@ -1,10 +1,12 @@
-"""Knobs: which ones a method takes, which ones a result was made with, and tuned ones as a TOML file.
+"""Knobs of results: which were used, which differ from the method's own, and tuned ones as TOML.
 
 [map.1-shot]
 beta = 0.5
 lam = 10.0
 alpha = 0.4
 n_steps = 30
+
+All of it is derived from `Method.knobs`.
 """
 
 import re
@@ -14,95 +16,50 @@ from pathlib import Path
 from typing import Any
 
 from fewlabels.errors import FileFormatError, InputError, unknown_choice
-from fewlabels.methods.base import KNOBS, configure, find_method
+from fewlabels.methods import configure, find_method
+from fewlabels.methods.base import BETA, all_knobs
+from fewlabels.preprocess import Pipeline
 
-NUMBERS = (
-    "beta",
-    "lam",
-    "alpha",
-    "n_steps",
-)  # the knobs that are numbers, in the order of the paper
-ALL_KNOBS = (*NUMBERS, "proportions")
-FROM_FEATURES = ("beta", "lam")  # may be "auto"
-PROPORTIONS = ("uniform", "estimate", "free", "truth")
-Value = float | str | tuple[float, ...]  # of a knob
-Tuned = dict[str, dict[int, dict[str, float]]]  # method, shots, knob
-
-_POWER = re.compile(r"power\(([^()a-z]+)\)")  # a number, not power(auto)
+Tuned = dict[str, dict[int, dict[str, Any]]]  # method, shots, knob
 
 
 def knobs_taken(name: str, pipeline: str | None = None) -> tuple[str, ...]:
-    """The knobs of a method; beta is one where the pipeline has a power step, and what makes a variant is none.
+    """The names of the knobs of a method; beta where the pipeline has a power that is a number.
 
     >>> knobs_taken("ncm"), knobs_taken("map"), knobs_taken("map-auto")
-    (('beta',), ('beta', 'lam', 'alpha', 'n_steps', 'proportions'), ('alpha', 'n_steps'))
+    (('beta',), ('beta', 'lam', 'alpha', 'n_steps', 'prior'), ('alpha', 'n_steps'))
     """
-    _, line, classifier, preset = find_method(name)
-    taken = (
-        KNOBS[classifier]
-        if beta_of(line if pipeline is None else pipeline) is None
-        else ("beta", *KNOBS[classifier])
-    )
-    return tuple(knob for knob in ALL_KNOBS if knob in taken and knob not in preset)
+    return tuple(find_method(name).knobs_for(pipeline))
 
 
-def parse_knob(knob: str, word: Value) -> Value:
-    """The value of a knob from its word: a number, "auto", or what `--proportions` takes.
-
-    >>> parse_knob("lam", "7.5"), parse_knob("beta", "auto"), parse_knob("proportions", "0.5,0.3,0.2")
-    (7.5, 'auto', (0.5, 0.3, 0.2))
-    """
-    if not isinstance(word, str):
-        return word
-    if knob == "proportions":
-        return word if word in PROPORTIONS else _parse_sizes(word)
-    if knob in FROM_FEATURES and word == "auto":
-        return word
-    try:
-        return float(word)
-    except ValueError:
-        also = " or auto" if knob in FROM_FEATURES else ""
-        raise InputError(f"{_option(knob)} must be a number{also}, got '{word}'.") from None
-
-
-def _parse_sizes(word: str) -> tuple[float, ...]:
-    try:
-        sizes = tuple(float(part) for part in word.split(","))
-    except ValueError:
-        sizes = ()
-    if len(sizes) < 2:
-        raise unknown_choice(
-            "--proportions", word, (*PROPORTIONS, "a fraction for each way such as 0.5,0.3,0.2")
-        )
-    if not all(0 <= size < float("inf") for size in sizes):
-        raise InputError(f"--proportions must not be negative nor infinite, got '{word}'.")
-    return sizes
-
-
-def _option(knob: str) -> str:
-    return "--" + knob.replace("_", "-")
+def axis_name(knob: str) -> str:
+    """What a figure calls a knob: "sharpness λ"; its name where no method gives it a symbol."""
+    found = all_knobs().get(knob)
+    return found.symbol if found is not None and found.symbol else knob
 
 
 def knobs_used(pipeline: str, settings: Mapping[str, Any]) -> dict[str, float]:
     """The numeric knobs that a result was made with, beta read from its pipeline.
 
-    >>> knobs_used("power(0.5) | unit", {"lam": 10.0, "proportions": "uniform"})
+    >>> knobs_used("power(0.5) | unit", {"lam": 10.0, "prior": "uniform"})
     {'beta': 0.5, 'lam': 10.0}
     """
-    found = {"beta": beta_of(pipeline), **settings}
-    return {
-        knob: found[knob] for knob in NUMBERS if isinstance(found.get(knob), (int, float))
-    }  # not lam="auto"
+    found = _values(pipeline, settings)
+    return {knob: value for knob, value in found.items() if isinstance(value, int | float)}
 
 
 def knobs_shown(pipeline: str, settings: Mapping[str, Any]) -> dict[str, str]:
-    """All knobs that a result was made with, as words.
+    """All knobs that a result was made with, as text.
 
-    >>> knobs_shown("power(0.5) | unit", {"lam": "auto", "proportions": (0.5, 0.5)})
-    {'beta': '0.5', 'lam': 'auto', 'proportions': '0.5,0.5'}
+    >>> knobs_shown("power(0.5) | unit", {"lam": "auto"})
+    {'beta': '0.5', 'lam': 'auto'}
     """
-    found = {"beta": beta_of(pipeline), **settings}
-    return {knob: _word(found[knob]) for knob in ALL_KNOBS if found.get(knob) is not None}
+    return {knob: BETA.show(value) for knob, value in _values(pipeline, settings).items()}
+
+
+def _values(pipeline: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    power = Pipeline.parse(pipeline).power
+    return {**({} if power is None else {BETA.name: power}), **settings}
 
 
 def knobs_changed(
@@ -113,59 +70,42 @@ def knobs_changed(
     n_shot: int,
     dataset: str | None = None,
 ) -> dict[str, str]:
-    """The knobs that are not those that the method has by itself, as words; the whole pipeline where more than its power is another.
+    """The knobs that differ from the method's own, as text.
 
-    >>> knobs_changed("map", "power(1) | unit | center | unit", {"lam": 3.0, "alpha": 0.2}, n_shot=5)
+    The whole pipeline is one of them where more than its power is another.
+
+    >>> knobs_changed("map", "power(1) | unit | center | unit", {"lam": 3.0}, n_shot=5)
     {'beta': '1', 'lam': '3'}
     >>> knobs_changed("ncm", "unit", {}, n_shot=1)
     {'pipeline': 'unit'}
     """
     usual = configure(name, n_shot=n_shot, dataset=dataset)
     known = knobs_shown(str(usual.pipeline), usual.settings)
-    changed = {
-        knob: word
-        for knob, word in knobs_shown(pipeline, settings).items()
-        if word != known.get(knob)
-    }
-    power = (
-        r"(signed_)?power\([^()]*\)" if usual.pipeline.undecided else r"power\([^()]*\)"
-    )  # what the features suggest is its own
-    centered = configure(
-        name, n_shot=n_shot, dataset=dataset, proportions=settings.get("proportions")
+    shown = knobs_shown(pipeline, settings)
+    changed = {knob: text for knob, text in shown.items() if text != known.get(knob)}
+    given = {"prior": settings["prior"]} if "prior" in settings and "prior" in changed else {}
+    taken = {knob: value for knob, value in given.items() if knob in knobs_taken(name)}
+    own = configure(
+        name, n_shot=n_shot, dataset=dataset, **taken
     ).pipeline  # "estimate" has its own
-    if re.sub(power, "power", pipeline) != re.sub(power, "power", str(centered)):
-        return {
-            **{knob: word for knob, word in changed.items() if knob != "beta"},
-            "pipeline": pipeline,
-        }
-    return {
-        knob: word
-        for knob, word in changed.items()
-        if not (knob == "beta" and usual.pipeline.undecided)
-    }
+    if _without_power(Pipeline.parse(pipeline)) != _without_power(own):
+        changed.pop(BETA.name, None)
+        return {**changed, "pipeline": pipeline}
+    if usual.pipeline.undecided:  # a power that was read from the features is the method's own
+        changed.pop(BETA.name, None)
+    return changed
 
 
-def _word(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    return (
-        f"{value:g}" if isinstance(value, (int, float)) else ",".join(f"{part:g}" for part in value)
-    )
-
-
-def beta_of(pipeline: str) -> float | None:
-    """The power of a pipeline's line, None where it has none."""
-    match = _POWER.search(pipeline)
-    return None if match is None else float(match[1])
+def _without_power(pipeline: Pipeline) -> list[str]:
+    return ["power" if step.is_power else str(step) for step in pipeline.steps]
 
 
 def format_settings(tuned: Tuned, *, comments: Sequence[str] = ()) -> str:
     """Tuned settings as TOML, headed by comments; `read_settings` reads it back."""
-    blocks = (
-        ["\n".join(f"# {' '.join(line.split())}".rstrip() for line in comments)] if comments else []
-    )
+    head = "\n".join(f"# {' '.join(line.split())}".rstrip() for line in comments)
+    blocks = [head] if comments else []
     for method, by_shots in tuned.items():
-        taken = knobs_taken(method)  # a variant's own power is found anew in each feature set
+        taken = knobs_taken(method)  # a power that is read from the features is none of them
         for n_shot, knobs in by_shots.items():
             lines = (f"{knob} = {value!r}" for knob, value in knobs.items() if knob in taken)
             blocks.append("\n".join([f"[{method}.{n_shot}-shot]", *lines]))
@@ -174,6 +114,7 @@ def format_settings(tuned: Tuned, *, comments: Sequence[str] = ()) -> str:
 
 def read_settings(path: Path) -> Tuned:
     """Read what `fewlabels tune` wrote, or a person did in the same form."""
+    again = "Write it again with `fewlabels tune`."
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -183,40 +124,36 @@ def read_settings(path: Path) -> Tuned:
             f"{path} cannot be read ({error}). Give the settings.toml that `fewlabels tune` wrote."
         ) from error
     except tomllib.TOMLDecodeError as error:
-        raise FileFormatError(
-            f"{path} is not TOML ({error}). Write it anew with `fewlabels tune`."
-        ) from error
+        raise FileFormatError(f"{path} is not TOML ({error}). {again}") from error
     try:
         tuned = {method: _read_method(method, shots) for method, shots in content.items()}
     except InputError as error:
         raise FileFormatError(f"{path}: {error}") from error
     if not tuned:
-        raise FileFormatError(
-            f"{path} must hold a table such as [map.1-shot], got none. Write it anew with `fewlabels tune`."
-        )
+        raise FileFormatError(f"{path} must hold a table such as [map.1-shot], got none. {again}")
     return tuned
 
 
-def _read_method(method: str, by_shots: Any) -> dict[int, dict[str, float]]:
-    taken = [knob for knob in knobs_taken(method) if knob in NUMBERS]
+def _read_method(method: str, by_shots: Any) -> dict[int, dict[str, Any]]:
+    known = find_method(method).knobs_for()
     if not isinstance(by_shots, dict) or not by_shots:
         raise InputError(
             f"'{method}' must hold tables such as [{method}.1-shot], got {by_shots!r}."
         )
-    found: dict[int, dict[str, float]] = {}
+    found: dict[int, dict[str, Any]] = {}
     for title, knobs in by_shots.items():
         match = re.fullmatch(r"([1-9][0-9]*)-shot", title)
         if match is None or not isinstance(knobs, dict):
             raise InputError(
-                f"the table [{method}.{title}] must be named by its shots, such as [{method}.1-shot]."
+                f"the table [{method}.{title}] must be named by its shots, "
+                f"such as [{method}.1-shot]."
             )
         for knob, value in knobs.items():
-            if knob not in taken:
-                raise unknown_choice(f"a knob of [{method}.{title}]", knob, taken)
-            whole = knob == "n_steps"
-            if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
-                raise InputError(
-                    f"{knob} of [{method}.{title}] must be a {'whole ' if whole else ''}number, got {value!r}."
-                )
+            if knob not in known:
+                raise unknown_choice(f"a knob of [{method}.{title}]", knob, known)
+            try:
+                known[knob].check(value)
+            except InputError as error:
+                raise InputError(f"[{method}.{title}]: {error}") from error
         found[int(match[1])] = knobs
     return found

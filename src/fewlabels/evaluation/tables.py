@@ -1,4 +1,4 @@
-"""Results as tables of words, and these as Markdown and LaTeX; the terminal's looks are the command line's."""
+"""Results as tables of texts, in Markdown and in LaTeX; the command line prints them."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -9,10 +9,11 @@ from fewlabels.evaluation.comparison import Comparison
 from fewlabels.evaluation.curves import Tuning
 from fewlabels.evaluation.queries import QuerySpec
 from fewlabels.evaluation.results import EvaluationResult
-from fewlabels.evaluation.settings import ALL_KNOBS, knobs_changed, knobs_shown
+from fewlabels.evaluation.settings import knobs_changed, knobs_shown
+from fewlabels.methods.base import all_knobs
 
-NONE = "–"  # in a cell that has nothing to say
-TEXT_COLUMNS = (  # the others hold numbers and are set flush right
+NONE = "–"  # in a cell without a value
+TEXT_COLUMNS = (  # the others hold numbers and are aligned right
     *("method", "queries", "knob", "", "dataset", "backbone", "class", "pt", "curve", "fitted"),
     *("claim", "where", "verdict", "name", "what", "needs"),
 )
@@ -32,7 +33,7 @@ _LATEX = {
 
 @dataclass(frozen=True)
 class Table:
-    """Words in rows; a rule is drawn between sections."""
+    """Rows of texts; a line is drawn between sections."""
 
     title: str
     header: tuple[str, ...]
@@ -75,22 +76,24 @@ def tabulate_comparisons(comparisons: Sequence[Comparison], *, about: str) -> Ta
             *(
                 [NONE] * 3
                 if each.is_baseline
-                else (f"{100 * share:.0f}" for share in (each.win, each.tie, each.loss))
+                else (f"{100 * part:.0f}" for part in (each.win, each.tie, each.loss))
             ),
         )
         for each in comparisons
     ]
+    n_episodes = min(result.n_episodes for result in results)
     caption = (
-        f"{_changes(results, knobs)}{min(result.n_episodes for result in results):,} episodes, {_draws(results)}; "
+        f"{_changes(results, knobs)}{n_episodes:,} episodes, {_draws(results)}; "
         "accuracy in %, mean ± 95 % interval; "
-        f"difference to {comparisons[0].baseline.title} in points, paired; won, tied and lost in % of the episodes"
+        f"difference to {comparisons[0].baseline.title} in points, paired; "
+        "won, tied and lost in % of the episodes"
     )
     header = ("shots", *shown, "method", *knobs, "accuracy", "difference", "won", "tied", "lost")
     return Table(_title(results, about), header, _sections(rows, results), caption)
 
 
 def tabulate_tuning(tuning: Tuning, *, about: str) -> Table:
-    """The curves of a tuning, one section a knob."""
+    """The curves of a tuning, one section per knob."""
     with_novel = any(curve.novel for curve in tuning.curves)
     sections = []
     for curve in tuning.curves:
@@ -111,7 +114,8 @@ def tabulate_tuning(tuning: Tuning, *, about: str) -> Table:
             ]
         )
     results = [tuning.result]
-    caption = f"{tuning.result.n_episodes:,} episodes, {_draws(results)}; accuracy in %, mean ± 95 % interval"
+    n_episodes = f"{tuning.result.n_episodes:,} episodes"
+    caption = f"{n_episodes}, {_draws(results)}; accuracy in %, mean ± 95 % interval"
     header = ("knob", "value", "validation", *(["novel"] if with_novel else []), "")
     title = f"{tuning.result.title}, {tuning.n_shot}-shot, {_title(results, about)}"
     return Table(title, header, sections, caption)
@@ -159,12 +163,13 @@ def interval(value: float, half: float, *, sign: str = "") -> str:
 
 
 def describe_queries(word: str) -> str:
-    """A QuerySpec's word in a title.
+    """The word of a QuerySpec in a title.
 
     >>> describe_queries("15"), describe_queries("dirichlet:2:75")
-    ('15 queries a class', 'queries dirichlet:2:75')
+    ('15 queries per class', 'queries dirichlet:2:75')
     """
-    return f"{word} queries a class" if QuerySpec.parse(word).kind == "each" else f"queries {word}"
+    each = QuerySpec.parse(word).kind == "each"
+    return f"{word} queries per class" if each else f"queries {word}"
 
 
 def _title(results: Sequence[EvaluationResult], about: str) -> str:
@@ -199,23 +204,23 @@ def _varied_knobs(results: Sequence[EvaluationResult]) -> list[str]:
             seen.setdefault((result.method, result.n_shot, knob), set()).add(value)
     return [
         knob
-        for knob in ALL_KNOBS
+        for knob in all_knobs()
         if any(len(values) > 1 for (_, _, name), values in seen.items() if name == knob)
     ]
 
 
 def _changes(results: Sequence[EvaluationResult], columns: Sequence[str]) -> str:
-    """Knobs and pipelines that are not the method's own, "PT+MAP: lam 3; ", but for those that have a column."""
-    said: dict[str, dict[int, str]] = {}
+    """Knobs and pipelines that are not the method's own and have no column: "PT+MAP: lam 3; "."""
+    shown: dict[str, dict[int, str]] = {}
     for result in results:
         dataset = result.provenance.get("features", {}).get("dataset")
         changed = knobs_changed(
             result.method, result.pipeline, result.settings, n_shot=result.n_shot, dataset=dataset
         )
         words = ", ".join(f"{knob} {word}" for knob, word in changed.items() if knob not in columns)
-        said.setdefault(result.title, {}).setdefault(result.n_shot, words)
+        shown.setdefault(result.title, {}).setdefault(result.n_shot, words)
     lines = []
-    for title, by_shots in said.items():
+    for title, by_shots in shown.items():
         if len(set(by_shots.values())) == 1:
             lines.append((title, by_shots.popitem()[1]))
         else:

@@ -1,10 +1,10 @@
-"""Tuning as in the paper (Section 4.3, Figure 4): curves of accuracy over validation classes, and their peaks.
+"""Tuning as in the paper (Section 4.3, Figure 4): curves of accuracy on validation classes.
 
-Every setting meets the same episodes. The settings are chosen on the validation classes alone; the
-novel classes are measured afterwards, for the record.
+Every setting is measured on the same episodes. The settings are chosen on the validation classes
+alone; novel classes are measured afterwards and not used for selection.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from itertools import product
 from typing import Any
 
@@ -15,16 +15,11 @@ from fewlabels.evaluation.run import evaluate
 from fewlabels.evaluation.sampling import make_draws
 from fewlabels.evaluation.settings import knobs_taken, knobs_used
 from fewlabels.features import FeatureSet
-from fewlabels.methods.base import Method, configure
+from fewlabels.methods import ConfiguredMethod, configure, find_method, method_names
 
-RANGES: dict[str, tuple[float, ...]] = {  # Figure 4 (2) to (4), finer about its peaks
-    "beta": (-2, -1, -0.5, 0, 0.25, 0.5, 0.75, 1, 2),
-    "lam": (1, 2, 3, 5, 7.5, 10, 12.5, 15, 20, 30, 40),
-    "alpha": (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1),
-}
-TIE = 1e-9  # percent; means of the same episodes that are nearer are equal
+TIE = 1e-9  # percent: means of the same episodes that differ by less are equal
 
-Setting = tuple[float, ...]  # one value a knob, in the order of the ranges
+Setting = tuple[float, ...]  # one value per knob, in the order of the ranges
 Ranges = Mapping[str, tuple[float, ...]]
 
 
@@ -36,7 +31,7 @@ def tune(
     ranges: Mapping[str, Iterable[float]] | None = None,
     grid: bool = False,
     novel: FeatureSet | None = None,
-    n_steps: int | None = None,
+    settings: Mapping[str, Any] | None = None,
     on_progress: Callable[[int], object] | None = None,
     **options: Any,
 ) -> Tuning:
@@ -45,25 +40,29 @@ def tune(
     One knob after the other: its curve is measured with the knobs before it at their choice and
     those after it at the paper's values, and its peak is chosen. With `grid`, every combination is
     measured and the best chosen; the curves are then the lines through it. Of equal means the
-    setting nearer to the paper's wins. Ctrl-C ends early with the curves that were finished.
+    setting closest to the paper's is chosen. Ctrl-C ends early with the curves that were finished.
 
     Args:
         features: Of the validation classes.
-        method: One of `fewlabels.methods.base.METHODS` with a knob.
+        method: The name of one with a knob that has a tuning range.
         n_shot: Support rows per class.
-        ranges: Values to try of beta, lam and alpha; `RANGES` for those left out.
+        ranges: Values to try, by knob; `Knob.grid` for those left out.
         grid: Measure every combination.
-        novel: Features of the novel classes, to measure the same curves on. They have no say in the choice.
-        n_steps: Steps of MAP; the paper's if left out.
+        novel: Features of novel classes, to measure the same curves on; not used for selection.
+        settings: Values of knobs that are not tuned, such as n_steps, or beta "auto".
         on_progress: As in `evaluate`; `count_settings` times n_episodes is the total.
         **options: n_way, queries, n_episodes, draws, seed, engine, device, dtype, as in `evaluate`.
     """
-    wanted = check_ranges(method, ranges)
+    wanted = check_ranges(method, ranges, fixed=settings or {})
     names = tuple(wanted)
 
     def meter(of: FeatureSet) -> _Meter:
         return _Meter(
-            of, method, names, n_steps, {"n_shot": n_shot, "on_progress": on_progress, **options}
+            of,
+            method,
+            names,
+            settings or {},
+            {"n_shot": n_shot, "on_progress": on_progress, **options},
         )
 
     on_validation, on_novel = meter(features), None if novel is None else meter(novel)
@@ -72,7 +71,7 @@ def tune(
         min(values, key=lambda value: abs(value - at))
         for values, at in zip(wanted.values(), paper, strict=True)
     )
-    for of in (on_validation, on_novel):  # what does not fit is said before anything is run
+    for of in (on_validation, on_novel):  # what does not fit is refused before anything is run
         if of is not None:
             of.check(
                 setting
@@ -83,7 +82,7 @@ def tune(
     chosen, lines, interrupted = start, list[list[Setting]](), False
     try:
         if grid:
-            for first in wanted[names[0]]:  # value by value, so that Ctrl-C finds something done
+            for first in wanted[names[0]]:  # value by value, so that Ctrl-C keeps what is done
                 on_validation.measure(product((first,), *list(wanted.values())[1:]))
             chosen = choose(on_validation.accuracies(), paper=paper, ranges=wanted)
             lines = [_line(chosen, axis, values) for axis, values in enumerate(wanted.values())]
@@ -93,18 +92,22 @@ def tune(
                 on_validation.measure(line)
                 chosen = choose(on_validation.accuracies(line), paper=paper, ranges=wanted)
                 lines.append(line)
-        if on_novel is not None:  # the choice stands by now
+        if on_novel is not None:  # after the choice
             on_novel.measure(setting for line in lines for setting in line)
     except KeyboardInterrupt:
         chosen, interrupted = choose(on_validation.accuracies(), paper=paper, ranges=wanted), True
     result = on_validation.results[chosen]
+    used = knobs_used(result.pipeline, result.settings)
+    words: dict[str, float | str] = {
+        knob: str(value)
+        for knob, value in (settings or {}).items()
+        if not isinstance(value, int | float)
+    }
     return Tuning(
         method=method,
         n_shot=n_shot,
         chosen={
-            knob: value
-            for knob, value in knobs_used(result.pipeline, result.settings).items()
-            if knob in knobs_taken(method)
+            knob: value for knob, value in {**used, **words}.items() if knob in knobs_taken(method)
         },
         result=result,
         start=on_validation.results[start],
@@ -118,7 +121,10 @@ def tune(
 
 
 def choose(accuracies: Mapping[Setting, float], *, paper: Setting, ranges: Ranges) -> Setting:
-    """The setting of the best mean; of equal ones that nearest to the paper's, measured in widths of the ranges."""
+    """The setting of the best mean; of equal ones the closest to the paper's.
+
+    Distances are in widths of the ranges.
+    """
     widths = [max(values) - min(values) or 1.0 for values in ranges.values()]
 
     def distance(setting: Setting) -> float:
@@ -134,26 +140,52 @@ def choose(accuracies: Mapping[Setting, float], *, paper: Setting, ranges: Range
 
 
 def check_ranges(
-    method: str, ranges: Mapping[str, Iterable[float]] | None
+    method: str,
+    ranges: Mapping[str, Iterable[float]] | None,
+    *,
+    fixed: Container[str] = (),
 ) -> dict[str, tuple[float, ...]]:
-    """The values to try of each knob, sorted; refused where the method does not take the knob."""
-    taken = [knob for knob in knobs_taken(method) if knob in RANGES]
-    if not taken:
-        raise InputError(
-            f"method '{method}' has no knob to tune. Tune map, map-auto, map-truth, soft-kmeans, kmeans or ncm."
-        )
-    given = {
-        knob: tuple(sorted({float(value) for value in values}))
-        for knob, values in (ranges or {}).items()
-    }
+    """The values to try of each knob that is not fixed, sorted; a knob not taken is refused."""
+    grids = {knob: grid for knob, grid in tuning_grids(method).items() if knob not in fixed}
+    if not grids:
+        others = ", ".join(name for name in method_names() if tuning_grids(name))
+        raise InputError(f"method '{method}' has no knob to tune. Tune one of {others}.")
+    given = {knob: sorted(set(values)) for knob, values in (ranges or {}).items()}
     for knob, values in given.items():
-        if values and knob not in taken:
+        if values and knob not in grids:
             raise InputError(
-                f"--{knob} has no effect on {method}, which takes {', '.join(taken)}. Leave it out."
+                f"{knob} has no effect on {method}, which takes {', '.join(grids)}. Leave it out."
             )
-    return {
-        knob: given.get(knob) or tuple(float(value) for value in RANGES[knob]) for knob in taken
-    }
+    return {knob: tuple(given.get(knob) or grid) for knob, grid in grids.items()}
+
+
+def split_knobs(
+    method: str, given: Mapping[str, Iterable[Any]]
+) -> tuple[dict[str, list[float]], dict[str, Any]]:
+    """Given values of knobs as ranges to try, and as single values of knobs that have no range."""
+    known = find_method(method).knobs_for()
+    ranges: dict[str, list[float]] = {}
+    settings: dict[str, Any] = {}
+    for name, texts in given.items():
+        if name not in known:
+            taken = ", ".join(known) or "none"
+            raise InputError(
+                f"{name} has no effect on {method}, which takes {taken}. Leave it out."
+            )
+        values = [known[name].parse(text) for text in texts]
+        if known[name].grid and not any(isinstance(value, str) for value in values):
+            ranges[name] = values
+        elif len(values) == 1:
+            settings[name] = values[0]
+        else:
+            raise InputError(f"{name} must be given once, because it is not tuned.")
+    return ranges, settings
+
+
+def tuning_grids(method: str) -> dict[str, tuple[float, ...]]:
+    """The values that are tried of each knob of a method that has such values."""
+    knobs = find_method(method).knobs_for().values()
+    return {knob.name: knob.grid for knob in knobs if knob.grid}
 
 
 def count_settings(ranges: Ranges, *, grid: bool = False, novel: bool = False) -> int:
@@ -173,15 +205,15 @@ class _Meter:
         features: FeatureSet,
         method: str,
         names: tuple[str, ...],
-        n_steps: int | None,
+        settings: Mapping[str, Any],
         options: Mapping[str, Any],
     ) -> None:
         self.results: dict[Setting, EvaluationResult] = {}
-        self._features, self._method, self._names, self._n_steps, self._options = (
+        self._features, self._method, self._names, self._settings, self._options = (
             features,
             method,
             names,
-            n_steps,
+            settings,
             options,
         )
 
@@ -192,19 +224,18 @@ class _Meter:
         return tuple(used[name] for name in self._names)
 
     def measure(self, settings: Iterable[Setting]) -> None:
-        """Measure those that are not yet; all of them or, on Ctrl-C, none."""
+        """Measure those that were not measured; all of them or, on Ctrl-C, none."""
         missing = [setting for setting in dict.fromkeys(settings) if setting not in self.results]
         if not missing:
             return
-        results = evaluate(
-            self._features, [self._configure(setting) for setting in missing], **self._options
-        )
+        methods = [self._configure(setting) for setting in missing]
+        results = evaluate(methods, self._features, **self._options)
         if results[0].interrupted:
             raise KeyboardInterrupt
         self.results.update(zip(missing, results, strict=True))
 
     def check(self, settings: Iterable[Setting]) -> None:
-        """Refuse episodes that the features cannot give, and settings that the method cannot take."""
+        """Refuse episodes and settings that do not fit the features or the method."""
         given = {
             name: self._options[name]
             for name in ("n_way", "n_shot", "queries", "draws", "seed")
@@ -221,16 +252,18 @@ class _Meter:
             for setting in (self.results if settings is None else settings)
         }
 
-    def _configure(self, setting: Setting | None = None) -> Method:
+    def _configure(self, setting: Setting | None = None) -> ConfiguredMethod:
         """The method at a setting, at the paper's if none is given."""
-        knobs = {} if setting is None else dict(zip(self._names, setting, strict=True))
+        knobs: dict[str, Any] = {}
+        if setting is not None:
+            knobs = dict(zip(self._names, setting, strict=True))
         dataset = self._features.provenance.get("dataset")
         return configure(
             self._method,
             n_shot=self._options["n_shot"],
             dataset=dataset,
-            n_steps=self._n_steps,
-            **knobs,  # type: ignore[arg-type]
+            **self._settings,
+            **knobs,
         )
 
 
