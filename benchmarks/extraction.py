@@ -1,8 +1,8 @@
-"""Images a second through EfficientNet-Lite0 on a CPU, and the time of a second run from the store.
+"""Images per second of EfficientNet-Lite0 on a CPU, and the time of a second run from the store.
 
     python benchmarks/extraction.py [FOLDER OF PHOTOGRAPHS]
 
-Images per second of CPU time are given too: they tell the speed of an idle machine (times its cores) where others use it as well.
+Images per second of CPU time are given too: times the cores, they are the speed of an idle machine.
 """
 
 import argparse
@@ -18,27 +18,28 @@ from typing import Any
 
 import numpy as np
 import torch
-from engine import RESULTS, _cpu_name
+from engine import RESULTS, cpu_name
 from PIL import Image
 
 from fewlabels.backbones.encoder import Encoder, load_encoder
 from fewlabels.data import ImageSet, read_images
-from fewlabels.evaluation.folder import to_json, write_file
+from fewlabels.evaluation.folder import to_json
 from fewlabels.evaluation.results import versions
 from fewlabels.features import FeatureStore, extract
 from fewlabels.features.extraction import make_recipe
+from fewlabels.io.files import write_file
 
 DEMO = Path(__file__).resolve().parents[2] / "shared" / "data" / "grocery-demo"
 N_IMAGES = 140  # of the photographs, a fifth of the demo's
 N_KEPT = 5000  # images of a second run
 REPEATS = 5
-SETTLED_SECONDS = 2.1  # until the digest of a new file is remembered
+SETTLED_SECONDS = 2.1  # until the digest of a new file is stored
 
 
 def measure_rates(images: ImageSet, encoder: Encoder, repeats: int) -> dict[str, Any]:
-    """Images a second by number of workers; 0 is one network on all of torch's threads, reading in between."""
+    """Images per second by number of workers; 0 is one network on all of torch's threads."""
     cells: dict[str, Any] = {}
-    for _ in range(repeats):  # in turn, so that others on the machine disturb all alike
+    for _ in range(repeats):  # in turn, so that other load on the machine affects all equally
         for n_workers in (0, 1, torch.get_num_threads()):
             begun, cpu = time.perf_counter(), time.process_time()
             extract(images, [encoder], store=None, n_workers=n_workers)
@@ -51,13 +52,14 @@ def measure_rates(images: ImageSet, encoder: Encoder, repeats: int) -> dict[str,
         wall, alone = cell["images_per_s"], cell["images_per_cpu_s"]
         spread = f"best {max(wall):.1f}, worst {min(wall):.1f}"
         print(
-            f"{name}: {statistics.median(wall):6.1f} images/s, {spread}; {statistics.median(alone):.1f} per second of CPU"
+            f"{name}: {statistics.median(wall):6.1f} images/s, {spread}; "
+            f"{statistics.median(alone):.1f} per second of CPU"
         )
     return cells
 
 
 def measure_second_run(encoder: Encoder, n_images: int) -> dict[str, float]:
-    """Seconds of `extract` when the store has every row, with files that were hashed before and with files that were not."""
+    """Seconds of `extract` when the store has every row, with files hashed before and not."""
     with tempfile.TemporaryDirectory() as place:
         folder, store = Path(place) / "photos", FeatureStore(Path(place) / "store")
         folder.mkdir()
@@ -81,7 +83,8 @@ def measure_second_run(encoder: Encoder, n_images: int) -> dict[str, float]:
             for _ in range(REPEATS)
         )
     print(
-        f"{n_images:,} images x {encoder.feature_dim} from the store: {found:.3f} s, {hashing:.3f} s where files are hashed first"
+        f"{n_images:,} images x {encoder.feature_dim} from the store: {found:.3f} s, "
+        f"{hashing:.3f} s where files are hashed first"
     )
     return {"n_images": n_images, "seconds": found, "seconds_with_hashing": hashing}
 
@@ -101,14 +104,16 @@ def main() -> None:
     images = images.subset(np.linspace(0, len(images) - 1, min(N_IMAGES, len(images))).astype(int))
     encoder = load_encoder("efficientnet-lite0")
     report: dict[str, Any] = {
-        "machine": f"{_cpu_name()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads, {platform.system()}",
+        "machine": f"{cpu_name()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads, "
+        f"{platform.system()}",
         "versions": versions(),
         "date": datetime.now(UTC).isoformat(timespec="minutes"),
         "load_before": os.getloadavg()[0],
         "images": {"from": images.name, "n": len(images), "size": images.read(0).size},
     }
     print(
-        f"{report['machine']}; load {report['load_before']:.1f}; {len(images)} images of {report['images']['size']} pixels"
+        f"{report['machine']}; load {report['load_before']:.1f}; "
+        f"{len(images)} images of {report['images']['size']} pixels"
     )
     report["rates"] = measure_rates(images, encoder, REPEATS)
     report["second_run"] = measure_second_run(encoder, N_KEPT)

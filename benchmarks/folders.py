@@ -1,9 +1,10 @@
-"""What neighbours and calibration bring in large folders: validation classes of the artifacts, labelled as `fewlabels label` does.
+"""What neighborhood features and calibration add in large folders that `fewlabels label` labels.
 
     python benchmarks/folders.py
 
-Folders of 1,000 to 5,000 images, even or with class sizes drawn from a Dirichlet(2), one or five labels a class. "alone" is the
-same classifier with every row seen without its neighbours; the calibration errors are of the shares before and after calibration.
+Validation classes of the artifacts, in folders of 1,000 to 5,000 images, even or with class sizes
+drawn from a Dirichlet(2), one or five labels per class. "alone" is the same classifier without
+neighborhood features. The calibration errors are of the probabilities before and after calibration.
 Writes benchmarks/results/folders.json.
 """
 
@@ -17,9 +18,7 @@ import torch
 from fewlabels.confidence.calibration import expected_calibration_error
 from fewlabels.evaluation.results import versions
 from fewlabels.features import FeatureSet
-from fewlabels.labeling import model
-from fewlabels.methods.base import paper_settings
-from fewlabels.methods.map import assign_map
+from fewlabels.labeling.answer import prepare, solve
 
 HERE = Path(__file__).parent
 N_DRAWS = 4
@@ -28,7 +27,7 @@ ALPHA = 2.0  # of the Dirichlet distribution that uneven class sizes come from
 
 
 class Kind(NamedTuple):
-    """A kind of folder: whose features, how many classes, and images of each on average."""
+    """A kind of folder: features, number of classes, and mean number of images per class."""
 
     features: str
     n_way: int
@@ -49,11 +48,11 @@ def draw_folder(
     features: FeatureSet, kind: Kind, *, n_shot: int, uneven: bool, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     """Rows of the folder, by class, and their labels, -1 but for the first of each class."""
-    shares = rng.dirichlet([ALPHA] * kind.n_way) if uneven else np.full(kind.n_way, 1 / kind.n_way)
+    sizes = rng.dirichlet([ALPHA] * kind.n_way) if uneven else np.full(kind.n_way, 1 / kind.n_way)
     rows, labels = [], []
     for way, source in enumerate(rng.permutation(features.n_classes)[: kind.n_way]):
         mine = rng.permutation(np.flatnonzero(features.labels == source))
-        size = min(round(shares[way] * kind.size * kind.n_way) + n_shot, len(mine))
+        size = min(round(sizes[way] * kind.size * kind.n_way) + n_shot, len(mine))
         rows.append(mine[:size])
         labels.append(np.where(np.arange(size) < n_shot, way, -1))
     return np.concatenate(rows), np.concatenate(labels)
@@ -72,31 +71,29 @@ def measure(features: FeatureSet, kind: Kind, *, n_shot: int, uneven: bool) -> d
             for source, way in zip(features.labels[rows][known], labels[known], strict=True)
         }
         truth = torch.tensor([of_source[int(source)] for source in features.labels[rows]])[~known]
-        vectors = model.prepare(features.features[rows])
-        answer = model.solve(vectors, labels, n_way=kind.n_way)
+        vectors = prepare(features.features[rows])
+        answer = solve(vectors, labels, n_way=kind.n_way)
         support, given, query = (
             vectors.x[known][None],
             torch.as_tensor(labels[known])[None],
             vectors.x[~known][None],
         )
-        settings = paper_settings(n_shot) | model.RULE
-        alone = assign_map(
-            support, given, query, n_way=kind.n_way, wide=(support, query), **settings
+        method = vectors.method.configure(n_shot=n_shot)
+        alone = method.assign(
+            support, given, query, n_way=kind.n_way, neighborhood=(support, query)
         )
-        decided, bold = (
-            torch.as_tensor(answer.labels)[~known],
-            model.trace_of(answer).logits[~known].exp(),
+        decided = torch.as_tensor(answer.labels)[~known]
+        before, after = (
+            torch.as_tensor(probabilities[~known])[None]
+            for probabilities in (answer.uncalibrated, answer.probabilities)
         )
         found.append(
             (
                 len(rows),
                 100 * float((decided == truth).double().mean()),
                 100 * float((alone.labels[0] == truth).double().mean()),
-                100 * expected_calibration_error(bold[None], decided[None], truth[None]),
-                100
-                * expected_calibration_error(
-                    torch.as_tensor(answer.shares[~known])[None], decided[None], truth[None]
-                ),
+                100 * expected_calibration_error(before, decided[None], truth[None]),
+                100 * expected_calibration_error(after, decided[None], truth[None]),
             )
         )
     n_images, *means = (float(mean) for mean in np.mean(found, axis=0))
@@ -111,7 +108,7 @@ def measure(features: FeatureSet, kind: Kind, *, n_shot: int, uneven: bool) -> d
 
 
 def main() -> None:
-    """Measure, print, keep."""
+    """Measure, print, write."""
     cells = []
     for kind in KINDS:
         features = FeatureSet.load(HERE.parent / "artifacts" / kind.features / "val.safetensors")
@@ -121,9 +118,11 @@ def main() -> None:
                 cells.append(cell)
                 classes = f"{kind.n_way} {'uneven' if uneven else 'even'} classes"
                 print(
-                    f"{kind.features}, {classes}, {cell['n_images']:,} images, {n_shot} labels a class: "
+                    f"{kind.features}, {classes}, {cell['n_images']:,} images, "
+                    f"{n_shot} labels per class: "
                     f"{cell['right']:.1f} % right, alone {cell['right_alone']:.1f} %; "
-                    f"calibration error {cell['calibration_error_before']:.1f} -> {cell['calibration_error']:.1f} %",
+                    f"calibration error {cell['calibration_error_before']:.1f} -> "
+                    f"{cell['calibration_error']:.1f} %",
                     flush=True,
                 )
     (HERE / "results" / "folders.json").write_text(

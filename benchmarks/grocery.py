@@ -1,9 +1,10 @@
-"""How many labels of the demo's photographs are right, by number of labels a class and by how even the classes are.
+"""Accuracy on the demo's photographs, by labels per class and by how even the classes are.
 
     python benchmarks/grocery.py
 
-All 20 classes at once, default settings, ten draws of the labels; "uneven" keeps 7 to 35 photographs of each class. Nearest class
-mean works on the same vectors. Writes benchmarks/results/grocery.json.
+All 20 classes at once, default settings, ten draws of the labels; "uneven" keeps 7 to 35
+photographs of each class. Nearest class mean uses the same vectors. Writes
+benchmarks/results/grocery.json.
 """
 
 import json
@@ -17,17 +18,17 @@ from fewlabels.data import read_images
 from fewlabels.evaluation.results import versions
 from fewlabels.features import FeatureSet, FeatureStore
 from fewlabels.features.extraction import extract
-from fewlabels.labeling.model import prepare, solve
+from fewlabels.labeling.answer import prepare, solve
 from fewlabels.methods.nearest import assign_nearest
 
 HERE = Path(__file__).parent
 N_DRAWS = 10
 SHOTS = (1, 5)
-FEWEST = 7  # photographs of a class in an uneven folder
+FEWEST = 7  # photographs per class in an uneven folder
 
 
 def draw_folder(truth: np.ndarray, *, uneven: bool, rng: np.random.Generator) -> np.ndarray:
-    """Rows that lie in the folder."""
+    """Rows that are in the folder."""
     if not uneven:
         return np.arange(len(truth))
     sizes = [int(rng.integers(FEWEST, (truth == way).sum() + 1)) for way in range(truth.max() + 1)]
@@ -40,7 +41,7 @@ def draw_folder(truth: np.ndarray, *, uneven: bool, rng: np.random.Generator) ->
 
 
 def measure(features: FeatureSet, *, n_shot: int, uneven: bool) -> dict[str, float]:
-    """Mean share of right labels over the draws, in percent."""
+    """Mean accuracy over the draws, in percent."""
     ours, nearest = [], []
     for seed in range(N_DRAWS):
         rng = np.random.default_rng(seed)
@@ -73,7 +74,7 @@ def measure(features: FeatureSet, *, n_shot: int, uneven: bool) -> dict[str, flo
 
 
 def main() -> None:
-    """Extract (or fetch from the store), measure, print, keep."""
+    """Extract (or read from the store), measure, print, write."""
     images = read_images(HERE.parent / "examples" / "grocery")
     features = extract(images, [load_encoder("efficientnet-lite0")], store=FeatureStore())
     cells = [
@@ -84,7 +85,8 @@ def main() -> None:
     for cell in cells:
         classes = "uneven" if cell["uneven"] else "even"
         print(
-            f"{classes} classes, {cell['n_shot']} labels a class: {cell['ours']:.1f} % right, nearest class mean {cell['nearest']:.1f} %"
+            f"{classes} classes, {cell['n_shot']} labels per class: {cell['ours']:.1f} % right, "
+            f"nearest class mean {cell['nearest']:.1f} %"
         )
     (HERE / "results" / "grocery.json").write_text(
         json.dumps({"versions": versions(), "cells": cells}, indent=1) + "\n"

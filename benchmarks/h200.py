@@ -1,4 +1,4 @@
-"""The engine on one GPU: agreement with float64 on 10,000 real episodes, kernel time, end-to-end time.
+"""The engine on one GPU: agreement with float64 on 10,000 real episodes, kernel and whole time.
 
 python benchmarks/h200.py FEATURES.npy OUT.json      (FEATURES: rows in blocks of 600 a class)
 """
@@ -19,7 +19,7 @@ from fewlabels.evaluation.engines import TorchEngine
 from fewlabels.evaluation.fused import SOFT_DOUBT, TritonEngine, _kernel_arguments, grams, shift
 from fewlabels.features import FeatureSet, read_features
 from fewlabels.kernels import cuda
-from fewlabels.methods.base import configure
+from fewlabels.methods import configure
 
 N_EPISODES = 10_000
 
@@ -87,7 +87,7 @@ def main(path: str, out: str) -> None:
             cell["labels_unlike_float64"] = int((exact != predicted).sum())
         cell["predict"] = timed(lambda: engine.predict(method, episodes))
         cell["end_to_end"] = timed(
-            lambda: evaluate(used, [method], n_shot=n_shot, n_episodes=N_EPISODES, device="cuda")
+            lambda: evaluate([method], used, n_shot=n_shot, n_episodes=N_EPISODES, device="cuda")
         )
         lam, alpha, n_steps, classifier, target = _kernel_arguments(method, episodes)
         rows = shift(engine._rows.all(method.pipeline, torch.float32))

@@ -1,4 +1,4 @@
-"""The published algorithm as anybody would write it from the paper: the baseline that speed is measured against.
+"""The published algorithm as one would write it from the paper: the baseline of speed.
 
 Dense distances in feature space; Sinkhorn scaling in float32 until no row sum changes by more than
 1e-6 anywhere in the batch, at most 1000 times. Nothing is reformulated, nothing is reused.
@@ -18,7 +18,7 @@ def plain_map(
     alpha: float,
     n_steps: int,
 ) -> Tensor:
-    """Labels of the queries, (E, S, D), (E, S) and (E, Q, D) -> (E, Q); raw non-negative features."""
+    """Labels of the queries, (E, S, D), (E, S), (E, Q, D) -> (E, Q); raw non-negative features."""
     support, query = (((x + 1e-6) ** 0.5) for x in (support, query))
     support, query = (x / x.norm(dim=-1, keepdim=True) for x in (support, query))
     support, query = (x - x.mean(dim=1, keepdim=True) for x in (support, query))

@@ -1,4 +1,4 @@
-"""BENCHMARKS.md from the raw results: no number in it is typed by hand. `make bench` runs this last."""
+"""BENCHMARKS.md from the raw results: no number in it is typed. `make bench` runs this last."""
 
 import json
 from pathlib import Path
@@ -27,10 +27,12 @@ def cpu_part(report: dict[str, Any]) -> list[str]:
         f"{report['machine']}; "
         + ", ".join(f"{name} {number}" for name, number in report["versions"].items())
         + ". "
-        f"Features: CIFAR-FS novel classes, {report['features']['rows']:,} × {report['features']['dim']}. "
-        "5-way, 15 queries a class, the paper's settings. The machine is shared: look at ratios first.",
+        f"Features: CIFAR-FS novel classes, {report['features']['rows']:,} × "
+        f"{report['features']['dim']}. 5-way, 15 queries per class, the paper's settings. The "
+        "machine is shared: look at ratios first.",
         "",
-        "10,000 episodes end to end from a FeatureSet in memory (draws, preprocessing, hash and all; compilation not), "
+        "10,000 episodes end to end from a FeatureSet in memory (with draws, preprocessing and "
+        "hash; without compilation), "
         "seconds, median (best–worst) of 5:",
         "",
         "| method | shots | seconds | accuracy |",
@@ -50,12 +52,14 @@ def cpu_part(report: dict[str, Any]) -> list[str]:
         ours = next(c for c in cells if c["what"] == "numba" and c["n_shot"] == cell["n_shot"])
         ratio = cell["ms_per_episode"] / ours["ms_per_episode"]
         lines.append(
-            f"| {cell['what']} | {cell['n_shot']} | {cell['ms_per_episode']:.3g} | {ratio:,.0f} | {100 * cell['agreement']:.2f} % |"
+            f"| {cell['what']} | {cell['n_shot']} | {cell['ms_per_episode']:.3g} | {ratio:,.0f} "
+            f"| {100 * cell['agreement']:.2f} % |"
         )
     lines += [
         "",
-        "The plain transcription is `benchmarks/plain.py` (dense distances, Sinkhorn to 1e-6, batches of 100); easyfsl's PTMAP takes one "
-        "episode at a time, three of them here, with torchvision replaced by an empty stand-in so that it imports.",
+        "The plain transcription is `benchmarks/plain.py` (dense distances, Sinkhorn to 1e-6, "
+        "batches of 100); easyfsl's PTMAP takes one episode at a time, three of them here, with "
+        "torchvision replaced by an empty module so that it imports.",
         "",
         "Cost against one size at a time (PT+MAP, ms an episode):",
         "",
@@ -70,8 +74,9 @@ def cpu_part(report: dict[str, Any]) -> list[str]:
         lines.append(f"| {title} | {sizes} | {costs} | {cell['exponent']:.2f} |")
     lines += [
         "",
-        "The exponent is of the whole time against the size. Below about 400 rows an episode is solved in Gram space, whose n² is so "
-        "cheap that small episodes cost less than the straight line through the large ones; above, in feature space, cost is linear "
+        "The exponent is of the whole time against the size. Below about 400 rows an episode is "
+        "solved in Gram space, whose n² is so cheap that small episodes cost less than the "
+        "straight line through the large ones; above, in feature space, cost is linear "
         "in the queries. More ways also mean more queries here (15 each).",
         "",
         "| feature dim | end to end, 10,000 episodes, s | solver alone, s |",
@@ -80,7 +85,8 @@ def cpu_part(report: dict[str, Any]) -> list[str]:
     lines += [f"| {c['dim']} | {spread(c)} | {c['solver_s']:.2f} |" for c in report["dim"]["found"]]
     lines += [
         "",
-        f"Peak memory of `fewlabels evaluate --episodes 10000`: {report['peak_memory_mb']['found']:.0f} MB.",
+        "Peak memory of `fewlabels evaluate --episodes 10000`: "
+        f"{report['peak_memory_mb']['found']:.0f} MB.",
     ]
     return lines
 
@@ -90,9 +96,10 @@ def gpu_part(report: dict[str, Any]) -> list[str]:
     lines = [
         "## GPU",
         "",
-        f"One {report['gpu']}; torch {report['torch']}, triton {report['triton']}, Python {report['python']}. "
-        f"{report['n_episodes']:,} episodes, milliseconds, median (best–worst). Kernel: the fused Triton kernel on Gram matrices; "
-        "end to end: `evaluate` from a FeatureSet, draws, float64 settling of close decisions and hash included, everything warm.",
+        f"One {report['gpu']}; torch {report['torch']}, triton {report['triton']}, "
+        f"Python {report['python']}. {report['n_episodes']:,} episodes, milliseconds, median "
+        "(best–worst). Kernel: the fused Triton kernel on Gram matrices; end to end: `evaluate` "
+        "from a FeatureSet, with draws, float64 for close decisions and hash, everything compiled.",
         "",
         "| method | shots | dim | kernel | gather and Gram | end to end | labels unlike float64 |",
         "|---|---|---|---|---|---|---|",
@@ -114,8 +121,9 @@ def main() -> None:
     head = [
         "# Benchmarks",
         "",
-        "Made by `benchmarks/report.py` from the raw outputs in `benchmarks/results/`. Measure again: `make bench` (CPU); "
-        "`python benchmarks/h200.py FEATURES.npy benchmarks/results/h200.json` on a machine with a GPU.",
+        "Made by `benchmarks/report.py` from the raw outputs in `benchmarks/results/`. Measure "
+        "again: `make bench` (CPU); `python benchmarks/h200.py FEATURES.npy "
+        "benchmarks/results/h200.json` on a machine with a GPU.",
         "",
     ]
     (HERE.parent / "BENCHMARKS.md").write_text(

@@ -2,8 +2,8 @@
 
     python benchmarks/serve.py [--items 5000] [--classes 20] [--dim 1280] [--clicks 40]
 
-A `fewlabels serve` process of its own answers; the client is the standard library's. Made-up features: blobs
-that overlap, so that labels do change. Writes benchmarks/results/serve.json.
+A separate `fewlabels serve` process answers; the client is the standard library's. The features are
+made-up clusters that overlap, so that labels do change. Writes benchmarks/results/serve.json.
 """
 
 import argparse
@@ -25,18 +25,18 @@ import numpy as np
 from fewlabels.evaluation.results import versions
 
 RESULTS = Path(__file__).parent / "results"
-LABELS_A_CLASS = 5
+LABELS_PER_CLASS = 5
 
 
 def make_features(path: Path, *, n_items: int, n_classes: int, dim: int) -> np.ndarray:
-    """Blobs of non-negative vectors with a few labels; the true classes come back."""
+    """Write clusters of non-negative vectors with a few labels; returns the true classes."""
     rng = np.random.default_rng(0)
     truth = np.sort(rng.integers(0, n_classes, n_items))
     centers = rng.gamma(1.0, size=(n_classes, dim))
     vectors = (0.12 * centers[truth] + rng.gamma(1.0, size=(n_items, dim))).astype(np.float32)
     labels = np.full(n_items, -1)
     for way in range(n_classes):
-        labels[np.flatnonzero(truth == way)[:LABELS_A_CLASS]] = way
+        labels[np.flatnonzero(truth == way)[:LABELS_PER_CLASS]] = way
     np.savez(
         path,
         features=vectors,
@@ -55,7 +55,7 @@ def main() -> None:
         "--pause",
         type=float,
         default=0.0,
-        help="seconds between clicks; from 0.35 on the thorough answer runs beside",
+        help="seconds between clicks; from 0.35 on the thorough answer is computed meanwhile",
     )
     asked = options.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -64,7 +64,7 @@ def main() -> None:
         command = [
             str(Path(sys.executable).with_name("fewlabels")),
             "serve",
-            f"{folder}/project",
+            f"{folder}/project.fewlabels",
             "--photos",
             str(file),
         ]
@@ -99,12 +99,12 @@ def main() -> None:
 def click(
     server: subprocess.Popen[str], truth: np.ndarray, *, n: int, pause: float
 ) -> tuple[list[float], list[int], int]:
-    """Seconds and changed labels of n decisions, each right, each until the whole answer is read; and the answer's bytes."""
+    """Seconds and changed labels of n right decisions, until the answer is read; and its bytes."""
     assert server.stdout is not None
     address = urlsplit(server.stdout.readline().strip())
     token = parse_qs(address.query)["token"][0]
     connection = http.client.HTTPConnection(address.netloc)
-    headers = {"Content-Type": "application/json", "X-Ptmap-Token": token}
+    headers = {"Content-Type": "application/json", "X-Fewlabels-Token": token}
     items = np.random.default_rng(1).permutation(len(truth))
     seconds, changed, size = [], [], 0
     for item in items[: n + 2]:  # two to warm up

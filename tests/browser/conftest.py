@@ -23,7 +23,7 @@ from fewlabels.labeling.session import Session
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 COLORS = {"apple": (200, 40, 40), "leek": (40, 170, 60), "plum": (90, 40, 150)}
-N_A_CLASS = 20
+N_PER_CLASS = 20
 
 
 @pytest.fixture(scope="session")
@@ -116,7 +116,7 @@ def project(tmp_path) -> Path:
     """Sixty pictures of three classes, two labels each; the features are noisy colours."""
     rng = np.random.default_rng(0)
     for name, color in COLORS.items():
-        for i in range(N_A_CLASS):
+        for i in range(N_PER_CLASS):
             pixels = np.clip(
                 np.array(color) + rng.normal(scale=25, size=(24, 24, 3)), 0, 255
             ).astype(np.uint8)

@@ -9,10 +9,12 @@ from PIL import Image
 
 from fewlabels.backbones import build_backbone, save_backbone
 from fewlabels.features import FeatureSet
+from fewlabels.features.store import FeatureStore
+from fewlabels.labeling.collection import Extraction
 from fewlabels.labeling.project import Project
 
 COLORS = {"apple": (200, 40, 40), "leek": (40, 170, 60), "plum": (90, 40, 150)}
-N_A_CLASS = 8
+N_PER_CLASS = 8
 
 
 def draw(path: Path, color: tuple[int, int, int], seed: int, *, side: int = 32) -> None:
@@ -25,14 +27,14 @@ def draw(path: Path, color: tuple[int, int, int], seed: int, *, side: int = 32) 
 def photos(tmp_path) -> Path:
     """Three classes of eight pictures, side by side: apple-0.png ... plum-7.png."""
     for number, (name, color) in enumerate(COLORS.items()):
-        for i in range(N_A_CLASS):
+        for i in range(N_PER_CLASS):
             draw(tmp_path / "photos" / f"{name}-{i}.png", color, seed=100 * number + i)
     return tmp_path / "photos"
 
 
 @pytest.fixture
 def few(photos) -> Path:
-    """Two labels a class."""
+    """Two labels per class."""
     path = photos.parent / "few.csv"
     path.write_text(
         "path,label\n" + "".join(f"{name}-{i}.png,{name}\n" for name in COLORS for i in range(2))
@@ -50,6 +52,13 @@ def encoder(tmp_path_factory) -> str:
         path, backbone, name="conv4", options={"image_size": 32}, transform=transform, provenance={}
     )
     return str(path)
+
+
+@pytest.fixture
+def extraction(encoder, tmp_path):
+    return Extraction(
+        backbone=encoder, device="cpu", n_workers=0, store=FeatureStore(tmp_path / "store")
+    )
 
 
 def make_blobs(
@@ -96,7 +105,7 @@ def hide(labels: np.ndarray, n: int) -> np.ndarray:
 
 @pytest.fixture
 def make_project(tmp_path) -> Callable[..., Project]:
-    """Projects of blobs with two imported labels a class, closed when the test ends."""
+    """Projects of blobs with two imported labels per class, closed when the test ends."""
     made: list[Project] = []
 
     def make(

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from fewlabels.labeling import accuracy, model
-from fewlabels.labeling.accuracy import estimate_accuracy, weigh, wilson
+from fewlabels.labeling.accuracy import EstimateSettings, estimate_accuracy, weigh, wilson
+from fewlabels.labeling.answer import prepare, solve
 
 
 @given(st.integers(1, 500), st.data())
@@ -21,10 +21,10 @@ def test_wilson_agrees_with_scipy(n, data):
 
 def test_it_is_near_the_true_accuracy(make_blobs, hide):
     blobs = make_blobs(spread=2.0, per_class=40)
-    vectors = model.prepare(blobs.features)
+    vectors = prepare(blobs.features)
     labels = hide(blobs.labels, 10)
     found = estimate_accuracy(vectors, labels, n_way=4)
-    answer = model.solve(vectors, labels, n_way=4)
+    answer = solve(vectors, labels, n_way=4)
     truth = (answer.labels == blobs.labels)[labels < 0].mean()
     assert found.n_hidden == 40
     assert found.low <= truth <= found.high
@@ -34,12 +34,12 @@ def test_it_is_near_the_true_accuracy(make_blobs, hide):
 def test_labels_that_mean_nothing_get_no_praise(blobs, hide):
     rng = np.random.default_rng(0)
     labels = rng.permutation(hide(blobs.labels, 10))
-    found = estimate_accuracy(model.prepare(blobs.features), labels, n_way=4)
+    found = estimate_accuracy(prepare(blobs.features), labels, n_way=4)
     assert found.accuracy < 0.6
 
 
 def test_classes_of_one_label_cannot_be_hidden(blobs, hide):
-    vectors = model.prepare(blobs.features)
+    vectors = prepare(blobs.features)
     assert estimate_accuracy(vectors, hide(blobs.labels, 1), n_way=4) is None
     labels = hide(blobs.labels, 1)
     labels[1] = blobs.labels[1]
@@ -47,16 +47,16 @@ def test_classes_of_one_label_cannot_be_hidden(blobs, hide):
 
 
 def test_hard_labels_do_not_make_the_rest_look_bad(make_blobs, hide):
-    """A person who labels what is suggested labels the doubtful ones: the estimate must not take them for the rule."""
+    """Suggested labels are the doubtful ones: the estimate must not take the rest for as hard."""
     blobs = make_blobs(spread=2.6, per_class=80, seed=3)
-    vectors = model.prepare(blobs.features)
+    vectors = prepare(blobs.features)
     labels = hide(blobs.labels, 4)
     for _ in range(2):
-        answer = model.solve(vectors, labels, n_way=4)
+        answer = solve(vectors, labels, n_way=4)
         unknown = np.flatnonzero(labels < 0)
         doubtful = unknown[np.argsort(answer.margins[unknown])[:24]]
         labels[doubtful] = blobs.labels[doubtful]
-    answer = model.solve(vectors, labels, n_way=4)
+    answer = solve(vectors, labels, n_way=4)
     truth = (answer.labels == blobs.labels)[labels < 0].mean()
     found = estimate_accuracy(vectors, labels, n_way=4)
     plain = found.n_right / found.n_hidden
@@ -69,7 +69,7 @@ def test_hard_labels_do_not_make_the_rest_look_bad(make_blobs, hide):
     st.lists(st.sampled_from([0.3, 0.5, 0.7, 0.9, 1.0]), min_size=1, max_size=60),
     st.lists(st.sampled_from([0.2, 0.5, 0.7, 0.95, 1.0]), max_size=60),
 )
-def test_weights_are_shares(sure, elsewhere):
+def test_weights_sum_to_one(sure, elsewhere):
     weights = weigh(np.array(sure), np.array(elsewhere))
     assert weights.sum() == pytest.approx(1)
     assert (weights >= 0).all()
@@ -78,26 +78,26 @@ def test_weights_are_shares(sure, elsewhere):
 
 
 def test_threads_change_nothing(blobs, hide):
-    vectors, labels = model.prepare(blobs.features), hide(blobs.labels, 5)
+    vectors, labels = prepare(blobs.features), hide(blobs.labels, 5)
     with ThreadPoolExecutor(2) as pool:
         assert estimate_accuracy(vectors, labels, n_way=4, pool=pool) == estimate_accuracy(
             vectors, labels, n_way=4
         )
 
 
-def test_many_labels_cost_no_more_than_some(make_blobs, monkeypatch):
-    monkeypatch.setattr(accuracy, "MOST_LABELLED", 40)
+def test_many_labels_cost_no_more_than_some(make_blobs):
     blobs = make_blobs(per_class=60)
     labels = blobs.labels.copy()
     labels[::3] = -1
-    found = estimate_accuracy(model.prepare(blobs.features), labels, n_way=4)
+    settings = EstimateSettings(most_labelled=40)
+    found = estimate_accuracy(prepare(blobs.features), labels, n_way=4, settings=settings)
     assert found.n_hidden == 40
 
 
 def test_it_can_be_called_off(blobs, hide):
     assert (
         estimate_accuracy(
-            model.prepare(blobs.features), hide(blobs.labels, 3), n_way=4, cancelled=lambda: True
+            prepare(blobs.features), hide(blobs.labels, 3), n_way=4, cancelled=lambda: True
         )
         is None
     )

@@ -11,11 +11,11 @@ from PIL import Image
 from sklearn.decomposition import PCA
 from sklearn.metrics import confusion_matrix
 
-from fewlabels.labeling import model
-from fewlabels.labeling.outcome import label_source
-from fewlabels.labeling.report import build_report, write_report
-from fewlabels.labeling.scatter import color, project_plane
-from fewlabels.labeling.sources import Extraction, open_source
+from fewlabels.labeling.answer import prepare
+from fewlabels.labeling.collection import Extraction
+from fewlabels.labeling.inputs import read_inputs
+from fewlabels.labeling.outcome import label_inputs
+from fewlabels.labeling.report import build_report, color, project_plane, write_report
 
 VOID = {"meta", "img", "br", "link", "input"}
 
@@ -39,8 +39,8 @@ class Checker(HTMLParser):
 @pytest.fixture
 def outcome(photos, few, encoder):
     (photos / "apple-5.png").rename(photos / "<script>alert(1)<!--.png")
-    return label_source(
-        open_source(
+    return label_inputs(
+        read_inputs(
             photos, labels=few, extraction=Extraction(backbone=encoder, device="cpu", n_workers=0)
         )
     )
@@ -48,8 +48,8 @@ def outcome(photos, few, encoder):
 
 def test_it_is_whole_and_harmless(outcome, tmp_path):
     truth = {
-        i: "apple" if "script" in name else name.split("-")[0]
-        for i, name in enumerate(outcome.source.collection.names)
+        name: "apple" if "script" in name else name.split("-")[0]
+        for name in outcome.inputs.collection.names
     }
     write_report(tmp_path / "out" / "report.html", outcome, truth)
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
@@ -61,7 +61,7 @@ def test_it_is_whole_and_harmless(outcome, tmp_path):
     assert "&lt;script&gt;alert(1)" in page
     assert "{{" not in page
     assert not re.search(r'(?:src|href)="(?!data:)', page)
-    assert outcome.source.collection.fingerprint in page
+    assert outcome.inputs.collection.fingerprint in page
     pictures = re.findall(r"data:image/webp;base64,([^\"]+)", page)
     assert len(pictures) == 18  # all that the model labelled
     assert Image.open(io.BytesIO(base64.b64decode(pictures[0]))).size == (96, 96)
@@ -78,9 +78,7 @@ def test_features_without_pictures(tmp_path, blobs, hide, encoder):
         labels=hide(blobs.labels, 2),
         class_names=np.array(blobs.class_names),
     )
-    outcome = label_source(
-        open_source(tmp_path / "f.npz", labels=None, extraction=Extraction(backbone=encoder))
-    )
+    outcome = label_inputs(read_inputs(tmp_path / "f.npz"))
     assert "<span>row 5</span>" in build_report(outcome) or "row 5" in build_report(outcome)
 
 
@@ -96,16 +94,16 @@ def label_blobs(tmp_path, blobs, hide):
             labels=labels,
             class_names=np.array(blobs.class_names),
         )
-        return label_source(
-            open_source(tmp_path / "f.npz", labels=None, extraction=Extraction(backbone="none")),
+        return label_inputs(
+            read_inputs(tmp_path / "f.npz"),
             **options,
         )
 
     return label
 
 
-def strange_part(outcome):
-    """What the report shows of images of no class: their places, labels and probabilities, in order."""
+def outlier_section(outcome):
+    """The report's section on images of no class, and their rows, labels and probabilities."""
     page = build_report(outcome)
     if "Perhaps none of these" not in page:
         return None
@@ -120,31 +118,31 @@ def strange_part(outcome):
 
 def test_images_of_no_class_are_shown_the_most_probable_first(label_blobs, monkeypatch):
     outcome = label_blobs(n_named=3, none_of_these=True)
-    part, shown = strange_part(outcome)
+    part, shown = outlier_section(outcome)
     assert len(shown) == outcome.summary()["none_of_these"] > 20
     assert "are shown." not in part
     places = [int(place) for place, _, _ in shown]
     assert [label for _, label, _ in shown] == [outcome.rows[place].label for place in places]
-    assert [float(share) for _, _, share in shown] == pytest.approx(
+    assert [float(percent) for _, _, percent in shown] == pytest.approx(
         [100 * outcome.none_of_these[place] for place in places]
     )
     exact = [outcome.answer.none_of_these[place] for place in places]
     assert exact == sorted(exact, reverse=True)
-    monkeypatch.setattr("fewlabels.labeling.report.MOST_STRANGERS", 5)
-    part, few = strange_part(outcome)
+    monkeypatch.setattr("fewlabels.labeling.report.MOST_OUTLIERS", 5)
+    part, few = outlier_section(outcome)
     assert few == shown[:5]
     assert f"5 of {len(shown)} are shown." in part
 
 
 def test_who_did_not_ask_for_images_of_no_class_reads_nothing_of_them(label_blobs):
     outcome = label_blobs(n_named=3)
-    assert strange_part(outcome) is None
+    assert outlier_section(outcome) is None
     assert "named classes" not in build_report(outcome) + outcome.describe()
 
 
 def test_no_image_of_no_class_is_one_line(label_blobs):
     outcome = label_blobs(n_named=4, none_of_these=True)
-    assert strange_part(outcome) == (
+    assert outlier_section(outcome) == (
         '<p class="note">No image looks like none of these classes.</p>',
         [],
     )
@@ -160,7 +158,7 @@ def test_among_images_of_no_class_the_estimate_is_about_the_named(label_blobs):
 
 
 def test_a_label_left_out_stays_so_among_images_of_no_class(label_blobs):
-    _, shown = strange_part(label_blobs(n_named=3, none_of_these=True, abstain=1.0))
+    _, shown = outlier_section(label_blobs(n_named=3, none_of_these=True, abstain=1.0))
     assert {label for _, label, _ in shown} == {"left out"}
 
 
@@ -173,10 +171,8 @@ def test_the_confusion_is_that_of_scikit_learn(tmp_path, make_blobs, hide, encod
         labels=labels,
         class_names=np.array(blobs.class_names),
     )
-    outcome = label_source(
-        open_source(tmp_path / "f.npz", labels=None, extraction=Extraction(backbone=encoder))
-    )
-    score = outcome.score({i: f"c{label}" for i, label in enumerate(blobs.labels)})
+    outcome = label_inputs(read_inputs(tmp_path / "f.npz"))
+    score = outcome.score({f"row {i}": f"c{label}" for i, label in enumerate(blobs.labels)})
     hidden = labels < 0
     np.testing.assert_array_equal(
         score.confusion, confusion_matrix(blobs.labels[hidden], outcome.answer.labels[hidden])
@@ -193,25 +189,25 @@ def test_labels_that_were_left_out_are_not_scored(tmp_path, make_blobs, hide, en
         labels=labels,
         class_names=np.array(blobs.class_names),
     )
-    source = open_source(tmp_path / "f.npz", labels=None, extraction=Extraction(backbone=encoder))
-    outcome = label_source(source, abstain=0.6)
-    truth = {i: "other" if label == 3 else f"c{label}" for i, label in enumerate(blobs.labels)}
-    named = [i for i in truth if labels[i] < 0 and truth[i] != "other"]
+    outcome = label_inputs(read_inputs(tmp_path / "f.npz"), abstain=0.6)
+    true = ["other" if label == 3 else f"c{label}" for label in blobs.labels]
+    truth = {f"row {i}": label for i, label in enumerate(true)}
+    named = [i for i, label in enumerate(true) if labels[i] < 0 and label != "other"]
     kept = [i for i in named if outcome.rows[i].label]
     score, unscored = outcome.score(truth), outcome.unscored(truth)
     assert 0 < len(kept) < len(named)
     assert score.n == score.confusion.sum() == len(kept)
-    assert score.n_right == sum(outcome.rows[i].label == truth[i] for i in kept)
+    assert score.n_right == sum(outcome.rows[i].label == true[i] for i in kept)
     assert score.n_right_nearest == sum(
-        outcome.class_names[outcome.nearest()[i]] == truth[i] for i in kept
+        outcome.class_names[outcome.nearest()[i]] == true[i] for i in kept
     )
     assert unscored == (len(named) - len(kept), {"other": 28})
-    assert "28 images not scored, of classes that no label names" in build_report(outcome, truth)
+    assert "28 images not scored, of classes without a label" in build_report(outcome, truth)
 
 
 @pytest.mark.parametrize("shape", [(40, 6), (6, 40)])
 def test_the_map_is_that_of_scikit_learn(shape):
-    vectors = model.prepare(np.random.default_rng(0).gamma(1.0, size=shape).astype(np.float32))
+    vectors = prepare(np.random.default_rng(0).gamma(1.0, size=shape).astype(np.float32))
     found, expected = project_plane(vectors), PCA(2).fit_transform(vectors.x.numpy())
     np.testing.assert_allclose(np.abs(found), np.abs(expected), atol=1e-4)
 

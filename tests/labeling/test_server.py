@@ -20,7 +20,7 @@ from fewlabels.labeling.server import FILES, PAGE, bind, make_app
 from fewlabels.labeling.session import Session
 
 TOKEN = "a-token"
-HEADERS = {"X-Ptmap-Token": TOKEN}
+HEADERS = {"X-Fewlabels-Token": TOKEN}
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def folder(photos, tmp_path):
 
 
 @pytest.fixture
-def stranger(folder):
+def visitor(folder):
     """A client on this machine that does not know the token, before a real server."""
     session = Session(Project.open(folder, write=True))
     listener = bind(0)
@@ -69,9 +69,9 @@ def stranger(folder):
 
 
 @pytest.fixture
-def client(stranger):
-    assert stranger.get(f"/?token={TOKEN}").status_code == 303
-    return stranger
+def client(visitor):
+    assert visitor.get(f"/?token={TOKEN}").status_code == 303
+    return visitor
 
 
 READ = [
@@ -91,28 +91,30 @@ CHANGE = [
 ]
 
 
-def test_reading_needs_the_cookie_and_the_own_address(stranger):
-    port = stranger.base_url.port
+def test_reading_needs_the_cookie_and_the_own_address(visitor):
+    port = visitor.base_url.port
     for path in READ:
-        assert stranger.get(path).status_code == 403
-        assert stranger.get(path, params={"token": "guess"}).status_code == 403
-        assert stranger.get(path, headers=HEADERS).status_code == 403
-    stranger.get(f"/?token={TOKEN}")
+        assert visitor.get(path).status_code == 403
+        assert visitor.get(path, params={"token": "guess"}).status_code == 403
+        assert visitor.get(path, headers=HEADERS).status_code == 403
+    visitor.get(f"/?token={TOKEN}")
     for path in READ:
-        assert stranger.get(path).status_code == 200
+        assert visitor.get(path).status_code == 200
         for host in (
             ()
             if path not in ("/", "/labels.csv")
             else ("evil.example", f"evil.example:{port}", "127.0.0.1", f"127.0.0.1:{port + 1}", "")
         ):
-            assert stranger.get(path, headers={"Host": host}).status_code == 421
-        assert stranger.get(path, headers={"Host": f"localhost:{port}"}).status_code == 200
+            assert visitor.get(path, headers={"Host": host}).status_code == 421
+        assert visitor.get(path, headers={"Host": f"localhost:{port}"}).status_code == 200
 
 
 def test_changing_needs_the_token_in_a_header(client):
     for path, body in CHANGE:
         assert client.post(path, json=body).status_code == 403  # the cookie alone will not do
-        assert client.post(path, json=body, headers={"X-Ptmap-Token": "guess"}).status_code == 403
+        assert (
+            client.post(path, json=body, headers={"X-Fewlabels-Token": "guess"}).status_code == 403
+        )
         assert (
             client.post(path, json=body, headers=HEADERS | {"Host": "evil.example"}).status_code
             == 421
@@ -237,7 +239,7 @@ def test_decide_confirm_undo_and_the_csv(client):
     assert undone["undone"] == [20]
     about = client.get("/api/item/2").json()
     assert about["name"] == "apple-2.png"
-    assert about["candidates"][0] == {"label": "Äpfel", "share": 1.0}
+    assert about["candidates"][0] == {"label": "Äpfel", "probability": 1.0}
     assert [entry["label"] for entry in about["history"]] == ["Äpfel"]
     version = client.get("/api/state").json()["version"]
     assert client.get(f"/api/state?since={version}").status_code in (

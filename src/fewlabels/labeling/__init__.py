@@ -1,18 +1,22 @@
-"""Stage 8: your folder, a few labels, and all the others: projects, what to label next, exports, report, web page."""
+"""Labelling: all labels of a folder from a few, with projects, outputs, report and web page."""
 
-from fewlabels.labeling.collection import Collection
-from fewlabels.labeling.outcome import Outcome, label_source
-from fewlabels.labeling.predictor import Predictor
+from fewlabels.labeling.collection import Collection, Extraction
+from fewlabels.labeling.inputs import Inputs, read_inputs
+from fewlabels.labeling.label import label_folder
+from fewlabels.labeling.outcome import Outcome, label_inputs, suggest_next
+from fewlabels.labeling.predict import predict_images, save_model
 from fewlabels.labeling.project import Project
-from fewlabels.labeling.sources import Extraction, Source, open_source
 
 __all__ = [
     "Collection",
     "Extraction",
+    "Inputs",
     "Outcome",
-    "Predictor",
     "Project",
-    "Source",
-    "label_source",
-    "open_source",
+    "label_folder",
+    "label_inputs",
+    "predict_images",
+    "read_inputs",
+    "save_model",
+    "suggest_next",
 ]

@@ -1,22 +1,44 @@
-"""Collection: what is to be labelled, with one feature vector each, and where its pictures are."""
+"""Collection: the items to label with their features, and their pictures where there are some."""
 
-import hashlib
+import os
+import warnings
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fewlabels.data.image_set import ImageSet
+from fewlabels.backbones.encoder import Encoder, load_encoder
+from fewlabels.data import ImageSet
 from fewlabels.errors import InputError
 from fewlabels.features import FeatureSet
+from fewlabels.features.extraction import Progress, extract
+from fewlabels.features.store import FeatureStore
+from fewlabels.io.stamps import short_hash
+from fewlabels.io.words import count, listing, split_names
+
+DEFAULT_BACKBONE = "efficientnet-lite0"  # small, accurate, and its weights are installed by pip
+UNREADABLE = {  # suffix: what to do with such files
+    **dict.fromkeys(
+        (".heic", ".heif"), "export them as JPEG, or set the camera to 'most compatible'"
+    ),
+    **dict.fromkeys((".avif", ".jxl", ".jp2", ".psd", ".svg"), "export them as JPEG or PNG"),
+    **dict.fromkeys(
+        (".cr2", ".cr3", ".nef", ".arw", ".dng", ".raf", ".orf", ".rw2"),
+        "convert these raw photographs to JPEG",
+    ),
+    **dict.fromkeys((".mp4", ".mov", ".avi", ".mkv"), "extract pictures from these videos"),
+    **dict.fromkeys((".zip", ".tar", ".tgz", ".gz", ".7z", ".rar"), "unpack them"),
+}
 
 
 @dataclass(frozen=True, eq=False)
 class Collection:
-    """N things under stable names, their features, and their pictures where there are some.
+    """N items with unique names, their features, and their pictures where there are some.
 
     >>> birds = FeatureSet.from_arrays([[1.0, 0.0], [0.0, 2.0]], ["wren", None])
     >>> Collection.of_features(birds).names
@@ -26,7 +48,7 @@ class Collection:
     title: str
     names: tuple[str, ...]  # of pictures: paths below their folder, with forward slashes
     features: NDArray[np.floating[Any]]  # (N, D)
-    provenance: dict[str, str]  # of the features, in words
+    provenance: dict[str, str]  # where the features come from, in words
     fingerprint: str  # of the features
     root: Path | None = None  # the folder of the pictures
     images: ImageSet | None = None  # the pictures, in the order of the names
@@ -34,20 +56,17 @@ class Collection:
     def __post_init__(self) -> None:
         if len(self.names) != len(self.features):
             raise InputError(
-                f"names must be one for each of the {len(self.features)} rows of features, got {len(self.names)}."
+                f"names must be one for each of the {len(self.features)} rows of features, "
+                f"got {len(self.names)}."
             )
         if len(set(self.names)) != len(self.names):
+            twice = Counter(self.names).most_common(1)[0][0]
             raise InputError(
-                f"names must be different from one another, got {Counter(self.names).most_common(1)[0][0]!r} more than once."
+                f"names must be different from one another, got {twice!r} more than once."
             )
 
     def __len__(self) -> int:
         return len(self.names)
-
-    @property
-    def key(self) -> str:
-        """Sixteen hex digits that change with the features and with the place of any item."""
-        return hashlib.sha256("\0".join((self.fingerprint, *self.names)).encode()).hexdigest()[:16]
 
     @classmethod
     def of_features(cls, features: FeatureSet, *, title: str = "features") -> Self:
@@ -57,8 +76,31 @@ class Collection:
             title, tuple(names), features.features, features.provenance, features.fingerprint
         )
 
+    @cached_property
+    def rows(self) -> dict[str, int]:
+        """The row of each name."""
+        return {name: row for row, name in enumerate(self.names)}
+
+    @property
+    def key(self) -> str:
+        """Sixteen hex digits that change with the features and with the position of any item."""
+        return short_hash("\0".join((self.fingerprint, *self.names)).encode())
+
+    def number(self, labels: Mapping[str, str], class_names: Sequence[str]) -> NDArray[np.int64]:
+        """Labels by name as class numbers of all rows, (N,): -1 where there is no label.
+
+        >>> birds = Collection.of_features(FeatureSet.from_arrays(np.eye(3), [-1] * 3, []))
+        >>> birds.number({"row 2": "owl", "row 0": "wren"}, ["owl", "wren"])
+        array([ 1, -1,  0])
+        """
+        numbers = {name: number for number, name in enumerate(class_names)}
+        found = np.full(len(self), -1, dtype=np.int64)
+        for name, label in labels.items():
+            found[self.rows[name]] = numbers[label]
+        return found
+
     def with_images(self, images: ImageSet, root: Path) -> Self:
-        """The same with pictures: those of the images that bear an item's name; items without one are left out."""
+        """The items that have a picture of the same name among `images`, with these pictures."""
         place = {name: index for index, name in enumerate(images.names)}
         rows = [row for row, name in enumerate(self.names) if name in place]
         names = tuple(self.names[row] for row in rows)
@@ -70,14 +112,89 @@ class Collection:
             images=images.subset([place[name] for name in names]),
         )
 
-    def path(self, index: int) -> Path | None:
-        """The file of an item's picture; None where it has none, or where it leads out of the folder by now."""
+    def path(self, row: int) -> Path | None:
+        """The file of a picture; None without one, or where it now leads out of the folder."""
         if self.images is None or self.root is None:
             return None
-        path = self.images.path(index)
-        inside = (
-            path is not None
-            and path.is_file()
-            and path.resolve().is_relative_to(self.root.resolve())
-        )
-        return path if inside else None
+        path = self.images.path(row)
+        if path is None or not path.is_file():
+            return None
+        return path if path.resolve().is_relative_to(self.root.resolve()) else None
+
+
+@dataclass(frozen=True)
+class Extraction:
+    """How images become features."""
+
+    backbone: str | None = None  # DEFAULT_BACKBONE if left out; "a+b" for several
+    device: str = "auto"
+    batch_size: int | None = None
+    n_workers: int | None = None
+    store: FeatureStore | None = None
+    on_progress: Callable[[Progress], None] | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the backbone."""
+        return self.backbone or DEFAULT_BACKBONE
+
+    def encoders(self) -> list[Encoder]:
+        """The networks."""
+        return [load_encoder(name) for name in split_names(self.name)]
+
+    def __call__(self, images: ImageSet) -> tuple[FeatureSet, list[str]]:
+        """The features of all images that can be read, and remarks.
+
+        Remarks are about images that cannot be read, or a store that cannot be written.
+        """
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            features = extract(
+                images,
+                self.encoders(),
+                store=self.store,
+                device=self.device,
+                batch_size=self.batch_size,
+                n_workers=self.n_workers,
+                on_progress=self.on_progress,
+            )
+        remarks = (str(each.message) for each in caught if each.category is UserWarning)
+        return features, list(dict.fromkeys(remarks))
+
+
+def known_names(images: ImageSet) -> list[str]:
+    """The names that a file of labels may use, those of skipped files included."""
+    return [*images.names, *(problem.name for problem in images.problems)]
+
+
+def remark_problems(images: ImageSet) -> list[str]:
+    """A remark about files that were skipped when the images were listed, if there are any."""
+    n = len(images.problems)
+    return [f"{count(n, 'file')} skipped: {listing(images.problems, separator='; ')}"] if n else []
+
+
+def is_unreadable(path: Path) -> bool:
+    """Whether a file is, by its name, a picture or an archive that cannot be read here."""
+    return path.suffix.lower() in UNREADABLE
+
+
+def remark_unreadable(paths: Iterable[Path]) -> list[str]:
+    """Remarks about files in other formats, those inside folders included.
+
+    >>> remark_unreadable([Path("a.heic"), Path("b.HEIC"), Path("c.jpg")])
+    ["Not read: 2 .heic files; export them as JPEG, or set the camera to 'most compatible'."]
+    """
+    found: Counter[str] = Counter()
+    for path in paths:
+        files = _files_inside(path) if path.is_dir() else [path]
+        found.update(file.suffix.lower() for file in files if is_unreadable(file))
+    ways: dict[str, list[str]] = {}
+    for suffix, n in sorted(found.items()):
+        ways.setdefault(UNREADABLE[suffix], []).append(f"{n:,} {suffix}")
+    return [f"Not read: {' and '.join(files)} files; {way}." for way, files in ways.items()]
+
+
+def _files_inside(folder: Path) -> Iterator[Path]:
+    for _, folders, names in os.walk(folder):
+        folders[:] = [each for each in folders if not each.startswith(".")]
+        yield from (Path(name) for name in names if not name.startswith("."))

@@ -1,22 +1,25 @@
-"""The journal of a project: every decision about a label, in SQLite, in the order in which they were made.
+"""The journal of a project: every decision about a label, in order, in an SQLite database.
 
-    items      name of each item; a number never changes its name
+    items      name of each item; the name of a number never changes
     classes    name of each class, in the order of first use
-    decisions  item, class (none: the label was taken away), origin, time, batch, what the model had said, when it was undone
+    decisions  item, class (none: the label was removed), origin, time, batch, what the model had
+               predicted, when it was undone
 
-Decisions are only ever added or marked as undone. The label of an item is that of its last decision
-that was not undone. What one command or click decided is one batch, and is undone as one.
+Decisions are only added or marked as undone. The label of an item is that of its last decision that
+was not undone. The decisions of one command or click are one batch, and are undone together.
 """
 
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
 from fewlabels.errors import FileFormatError
 
-APPLICATION_ID = 0x70746D70  # "ptmp": how `file` and we know whose database this is
+PERSON, IMPORT, MODEL = "person", "import", "model"  # origins of a label
+APPLICATION_ID = 0x70746D70  # "ptmp", from the program's first name: marks our databases
 VERSION = 1
 SCHEMA = """
 CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
@@ -41,20 +44,21 @@ CREATE TABLE model_labels (
 CURRENT = """
 SELECT items.name, classes.name, origin, time FROM decisions
 JOIN items ON items.id = item LEFT JOIN classes ON classes.id = class
-WHERE decisions.id IN (SELECT max(id) FROM decisions WHERE undone IS NULL GROUP BY item) AND class IS NOT NULL
+WHERE decisions.id IN (SELECT max(id) FROM decisions WHERE undone IS NULL GROUP BY item)
+AND class IS NOT NULL
 """
 
 
-class Decided(NamedTuple):
-    """The label an item has now, who gave it (person, import or model) and when (ISO 8601, UTC)."""
+class GivenLabel(NamedTuple):
+    """A label that a person or a file gave."""
 
     label: str
-    origin: str
-    time: str
+    origin: str  # "person", "import", or "model" for a label that a person accepted unseen
+    time: str = ""  # ISO 8601, UTC
 
 
 class ModelLabel(NamedTuple):
-    """What the model thinks of an item."""
+    """The model's label of an item."""
 
     label: str
     confidence: float
@@ -86,16 +90,17 @@ class Journal:
         fresh = not db.execute("SELECT 1 FROM sqlite_master").fetchone()
         if not fresh and application != APPLICATION_ID:
             raise FileFormatError(
-                f"{path} is a database of another program, not a labelling project."
+                f"{path} is a database of another program, not a labelling project. "
+                "Name another folder."
             )
         if version > VERSION:
             raise FileFormatError(
-                f"{path} is a project of version {version}, this fewlabels knows up to {VERSION}. Upgrade fewlabels."
+                f"{path} is a project of version {version}, this fewlabels knows up to {VERSION}. "
+                "Upgrade fewlabels."
             )
         db.execute("PRAGMA journal_mode = WAL")
-        db.execute(
-            "PRAGMA synchronous = FULL"
-        )  # a person's decision is on the disk before the answer is
+        # FULL: a person's decision is on the disk before the call returns.
+        db.execute("PRAGMA synchronous = FULL")
         db.execute("PRAGMA foreign_keys = ON")
         if fresh:
             with self._change():
@@ -105,33 +110,42 @@ class Journal:
                 db.execute(f"PRAGMA user_version = {VERSION}")
 
     def close(self) -> None:
-        """Fold the write-ahead log into the file and close it."""
+        """Close the file; SQLite then moves the write-ahead log into it."""
         self._db.close()
 
-    def _change(self) -> "_Transaction":
-        return _Transaction(self._db)
+    @contextmanager
+    def _change(self) -> Iterator[None]:
+        """All of a change or nothing; it takes the write lock first, so it cannot fail half way."""
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        self._db.execute("COMMIT")
 
     @property
     def about(self) -> dict[str, str]:
-        """What the project is of: folder, backbone, title."""
+        """Facts about the project: folder, backbone, title."""
         return dict(self._db.execute("SELECT key, value FROM about"))
 
     def describe(self, about: Mapping[str, str]) -> None:
-        """Keep words about the project."""
+        """Store facts about the project."""
         with self._change():
             self._db.executemany("INSERT OR REPLACE INTO about VALUES (?, ?)", about.items())
 
     def add_items(self, stamps: Mapping[str, str]) -> None:
-        """Make items known by name, or note the new stamp of one that changed."""
+        """Add items by name; an item that exists gets the new stamp."""
         with self._change():
             self._db.executemany(
-                "INSERT INTO items (name, stamp) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET stamp = excluded.stamp",
+                "INSERT INTO items (name, stamp) VALUES (?, ?) "
+                "ON CONFLICT (name) DO UPDATE SET stamp = excluded.stamp",
                 stamps.items(),
             )
 
     @property
     def stamps(self) -> dict[str, str]:
-        """What each item looked like when its features were computed."""
+        """The stamp of each item's file when its features were computed."""
         return dict(self._db.execute("SELECT name, stamp FROM items"))
 
     @property
@@ -146,35 +160,38 @@ class Journal:
         origin: str,
         predicted: Mapping[str, str] | None = None,
     ) -> None:
-        """Give items labels (None takes a label away), as one batch.
+        """Give labels to items (None removes a label), as one batch.
 
         Args:
             labels: Label by item name.
-            origin: "person" or "import", or "model" for what a person accepted unseen.
-            predicted: What the model had said, by item name: an honest record of how often it was right.
+            origin: "person", "import", or "model" for labels that a person accepted unseen.
+            predicted: What the model had predicted, by item name, to count later how often it was
+                right.
         """
         time = _now()
         with self._change():
             (batch,) = self._db.execute(
                 "SELECT coalesce(max(batch), 0) + 1 FROM decisions"
             ).fetchone()
-            said = predicted or {}
-            used = [label for label in (*labels.values(), *said.values()) if label is not None]
+            predicted = predicted or {}
+            used = [label for label in (*labels.values(), *predicted.values()) if label is not None]
             self._db.executemany(
                 "INSERT OR IGNORE INTO classes (name) VALUES (?)",
                 [(label,) for label in dict.fromkeys(used)],
             )
             self._db.executemany(
-                "INSERT INTO decisions (batch, item, class, origin, time, predicted) VALUES (?, (SELECT id FROM items WHERE name = ?), "
-                "(SELECT id FROM classes WHERE name = ?), ?, ?, (SELECT id FROM classes WHERE name = ?))",
+                "INSERT INTO decisions (batch, item, class, origin, time, predicted) "
+                "VALUES (?, (SELECT id FROM items WHERE name = ?), "
+                "(SELECT id FROM classes WHERE name = ?), ?, ?, "
+                "(SELECT id FROM classes WHERE name = ?))",
                 [
-                    (batch, name, label, origin, time, said.get(name))
+                    (batch, name, label, origin, time, predicted.get(name))
                     for name, label in labels.items()
                 ],
             )
 
     def undo(self) -> list[str]:
-        """Take the last batch of a person's decisions back; the names of its items, none where nothing is left to undo."""
+        """Undo the last batch of a person's decisions, and return the names of its items."""
         with self._change():
             (batch,) = self._db.execute(
                 "SELECT max(batch) FROM decisions WHERE undone IS NULL AND origin != 'import'"
@@ -192,29 +209,31 @@ class Journal:
         return names
 
     @property
-    def current(self) -> dict[str, Decided]:
+    def current(self) -> dict[str, GivenLabel]:
         """The label of every item that has one, by name."""
         return {
-            name: Decided(label, origin, time)
+            name: GivenLabel(label, origin, time)
             for name, label, origin, time in self._db.execute(CURRENT)
         }
 
     def history(self, name: str) -> list[dict[str, str | None]]:
-        """Every decision about an item, the first first."""
+        """Every decision about an item, the oldest first."""
         rows = self._db.execute(
-            "SELECT classes.name, origin, time, undone FROM decisions JOIN items ON items.id = item "
-            "LEFT JOIN classes ON classes.id = class WHERE items.name = ? ORDER BY decisions.id",
+            "SELECT classes.name, origin, time, undone FROM decisions "
+            "JOIN items ON items.id = item LEFT JOIN classes ON classes.id = class "
+            "WHERE items.name = ? ORDER BY decisions.id",
             (name,),
         )
         return [dict(zip(("label", "origin", "time", "undone"), row, strict=True)) for row in rows]
 
     def keep_model_labels(self, labels: Iterable[tuple[str, ModelLabel]]) -> None:
-        """Replace what the model thinks, all at once."""
+        """Replace all labels of the model."""
         time = _now()
         with self._change():
             self._db.execute("DELETE FROM model_labels")
             self._db.executemany(
-                "INSERT INTO model_labels VALUES ((SELECT id FROM items WHERE name = ?), (SELECT id FROM classes WHERE name = ?), ?, ?, ?)",
+                "INSERT INTO model_labels VALUES ((SELECT id FROM items WHERE name = ?), "
+                "(SELECT id FROM classes WHERE name = ?), ?, ?, ?)",
                 [
                     (name, found.label, found.confidence, found.margin, time)
                     for name, found in labels
@@ -223,7 +242,7 @@ class Journal:
 
     @property
     def model_labels(self) -> dict[str, ModelLabel]:
-        """What the model thought last, by item name."""
+        """The last labels of the model, by item name."""
         rows = self._db.execute(
             "SELECT items.name, classes.name, confidence, margin FROM model_labels "
             "JOIN items ON items.id = item JOIN classes ON classes.id = class"
@@ -231,19 +250,6 @@ class Journal:
         return {
             name: ModelLabel(label, confidence, margin) for name, label, confidence, margin in rows
         }
-
-
-class _Transaction:
-    """All of a change or nothing of it; the write lock is taken at the start, so that it cannot fail half way."""
-
-    def __init__(self, db: sqlite3.Connection) -> None:
-        self.db = db
-
-    def __enter__(self) -> None:
-        self.db.execute("BEGIN IMMEDIATE")
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self.db.execute("COMMIT" if kind is None else "ROLLBACK")
 
 
 def _now() -> str:

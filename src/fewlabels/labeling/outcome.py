@@ -1,4 +1,4 @@
-"""Label a whole collection in one go, and say what came of it."""
+"""Outcome: all labels of some inputs, and the evidence for them."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -10,276 +10,303 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fewlabels.labeling import model
+from fewlabels.fitting import Rows
+from fewlabels.io.words import count, listing
 from fewlabels.labeling.accuracy import Estimate, estimate_accuracy, wilson
-from fewlabels.labeling.given import check_enough
-from fewlabels.labeling.sources import Source
-from fewlabels.labeling.suggestions import DOUBTFUL, advise, list_strangers, suggest
-from fewlabels.labeling.table import MODEL, LabelRow, number_classes, tabulate
+from fewlabels.labeling.answer import (
+    DEFAULT_METHOD,
+    Answer,
+    one_thread,
+    prepare,
+    solve,
+)
+from fewlabels.labeling.inputs import Inputs
+from fewlabels.labeling.journal import MODEL
+from fewlabels.labeling.labels_file import check_enough
+from fewlabels.labeling.outputs import LabelRow, make_rows
+from fewlabels.labeling.suggestions import LIMITS, advise, list_outliers, suggest
 from fewlabels.methods.nearest import assign_nearest
 
-SHOWN = 8  # classes that a line names
-WORTH_SAYING = 0.03  # difference between the estimate and the plain share of hidden labels that came back right
+MOST_SHOWN = 8  # classes that a line names
+WORTH_SAYING = 0.03  # difference between the weighted and the plain accuracy of hidden labels
 
 
 @dataclass(frozen=True, eq=False)
 class Score:
-    """How many of the model's labels are true, and how many nearest class mean would have got right on the same items."""
+    """How many predicted labels are right, by the method and by nearest class mean."""
 
     n_right: int
     n_right_nearest: int
     n: int
-    confusion: NDArray[
-        np.int64
-    ]  # (W, W): rows the truth, columns the model's label; items of the model only
+    confusion: NDArray[np.int64]  # (W, W): rows are true classes, columns predicted ones
 
     @property
     def accuracy(self) -> float:
-        """Share of the model's labels that are true."""
+        """Fraction of the predicted labels that are right."""
         return self.n_right / self.n
+
+    def describe(self) -> str:
+        """One line: right, of how many, beside nearest class mean."""
+        low, high = wilson(self.n_right, self.n)
+        return (
+            f"{self.n_right} of {self.n} right: {self.accuracy:.1%} "
+            f"(95 % interval {low:.1%} to {high:.1%}); nearest class mean: "
+            f"{self.n_right_nearest} right, {self.n_right_nearest / self.n:.1%}."
+        )
 
 
 class Unscored(NamedTuple):
-    """What the truth knows and `Score` does not count."""
+    """Items with a true label that `Score` does not count."""
 
-    n_left_out: int  # the model's label was too doubtful to be kept
-    other_classes: dict[str, int]  # images of true classes that no label names, by class
+    n_left_out: int  # the predicted label was too doubtful to be kept
+    other_classes: dict[str, int]  # items of true classes that no label names, by class
 
     def describe(self) -> str:
-        """A line for each; empty where there is nothing to say.
+        """One line for each kind; empty where there is none.
 
         >>> print(Unscored(2, {"cabbage": 1, "kale": 3}).describe())
         2 images not scored: their labels were left out as too doubtful.
-        4 images not scored, of classes that no label names: 'cabbage' (1), 'kale' (3). Is a class called otherwise in the labels?
+        4 images not scored, of classes without a label: 'cabbage' (1), 'kale' (3). Check for typos.
         """
         lines = []
         if self.n_left_out:
-            words = (
-                "image not scored: its label was"
-                if self.n_left_out == 1
-                else "images not scored: their labels were"
-            )
-            lines.append(f"{self.n_left_out:,} {words} left out as too doubtful.")
+            was = "its label was" if self.n_left_out == 1 else "their labels were"
+            images = count(self.n_left_out, "image")
+            lines.append(f"{images} not scored: {was} left out as too doubtful.")
         if self.other_classes:
-            n = sum(self.other_classes.values())
-            shown = ", ".join(
-                f"'{name}' ({count:,})" for name, count in list(self.other_classes.items())[:SHOWN]
+            images = count(sum(self.other_classes.values()), "image")
+            classes = (f"'{name}' ({n:,})" for name, n in self.other_classes.items())
+            shown = listing(classes, most=MOST_SHOWN)
+            lines.append(
+                f"{images} not scored, of classes without a label: {shown}. Check for typos."
             )
-            more = (
-                f" and {len(self.other_classes) - SHOWN:,} more"
-                if len(self.other_classes) > SHOWN
-                else ""
-            )
-            words = f"{n:,} image{'' if n == 1 else 's'} not scored, of classes that no label names"
-            lines.append(f"{words}: {shown}{more}. Is a class called otherwise in the labels?")
         return "\n".join(lines)
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """All labels of a source and the evidence for them."""
+    """All labels of some inputs and the evidence for them."""
 
-    source: Source
+    inputs: Inputs
     class_names: tuple[str, ...]
     numbers: NDArray[np.int64]  # (N,) given class numbers, -1 where none
-    vectors: model.Vectors
-    answer: model.Answer
+    vectors: Rows
+    answer: Answer
     rows: list[LabelRow]  # of the listed items
     estimate: Estimate | None
     remarks: tuple[str, ...]
 
     @property
     def advice(self) -> str:
-        """Go on labelling, or stop?"""
+        """Whether to continue labelling."""
         return advise(self.answer, self.numbers, self.estimate)
 
     @property
     def none_of_these(self) -> list[float] | None:
-        """How probable it is that a listed item belongs to none of the classes; None where it was not asked for."""
-        shares = self.answer.none_of_these
-        return (
-            None
-            if shares is None
-            else [round(float(share), 3) for share in shares[: self.source.n_listed]]
-        )
+        """The probability that a listed item belongs to none of the classes; None if not asked."""
+        found = self.answer.none_of_these
+        if found is None:
+            return None
+        return [round(float(each), 3) for each in found[: self.inputs.n_listed]]
 
     @property
-    def strangers(self) -> list[int]:
-        """Listed items that look like none of the classes, the most probable first; none where it was not asked for."""
-        shares = self.answer.none_of_these
-        return (
-            []
-            if shares is None
-            else sorted(
-                list_strangers(self.none_of_these or []), key=lambda item: -float(shares[item])
-            )
-        )
+    def outliers(self) -> list[int]:
+        """Rows of listed items that probably belong to no class, the most probable first."""
+        exact = self.answer.none_of_these
+        if exact is None:
+            return []
+        return sorted(list_outliers(self.none_of_these or []), key=lambda row: -float(exact[row]))
 
-    def suggest(self, n: int) -> list[int]:
-        """The items to label next."""
-        found = suggest(
-            self.vectors, self.numbers, self.answer, n=n + len(self.numbers) - self.source.n_listed
-        )
-        return [item for item in found if item < self.source.n_listed][:n]
+    def suggest(self, n: int) -> list[str]:
+        """The names of the n items to label next."""
+        listed = self.inputs.n_listed
+        n_more = len(self.numbers) - listed
+        found = suggest(self.vectors, self.numbers, self.answer, n=n + n_more)
+        return [self.inputs.collection.names[row] for row in found if row < listed][:n]
 
-    def score(self, truth: Mapping[int, str]) -> Score | None:
-        """Compare the model's labels that were kept with true ones; None where none of them can be. See `unscored`."""
+    def score(self, truth: Mapping[str, str]) -> Score | None:
+        """Compare predicted labels with true ones, by name; None where there is nothing to compare.
+
+        Labels that were left out and classes without a label are not counted, see `unscored`.
+        """
         place = {name: number for number, name in enumerate(self.class_names)}
-        items = np.array(
-            [item for item in self._asked(truth) if truth[item] in place and self.rows[item].label],
-            dtype=np.int64,
-        )
-        if not len(items):
+        rows = [
+            row
+            for row, true in self._predicted(truth).items()
+            if true in place and self.rows[row].label
+        ]
+        if not rows:
             return None
-        true = np.array([place[truth[int(item)]] for item in items])
-        found, nearest = self.answer.labels[items], self.nearest()[items]
+        true = np.array([place[truth[self.rows[row].path]] for row in rows])
+        found, nearest = self.answer.labels[rows], self.nearest()[rows]
         confusion = np.zeros((len(place), len(place)), dtype=np.int64)
         np.add.at(confusion, (true, found), 1)
-        return Score(
-            int((found == true).sum()), int((nearest == true).sum()), len(items), confusion
-        )
+        return Score(int((found == true).sum()), int((nearest == true).sum()), len(rows), confusion)
 
-    def unscored(self, truth: Mapping[int, str]) -> Unscored:
-        """What `score` sets apart: labels that were left out, and images of classes that no label names."""
-        asked, named = self._asked(truth), set(self.class_names)
-        others = Counter(truth[item] for item in asked if truth[item] not in named)
-        return Unscored(
-            sum(truth[item] in named and not self.rows[item].label for item in asked),
-            dict(sorted(others.items())),
+    def unscored(self, truth: Mapping[str, str]) -> Unscored:
+        """What `score` does not count."""
+        predicted, named = self._predicted(truth), set(self.class_names)
+        others = Counter(true for true in predicted.values() if true not in named)
+        n_left_out = sum(
+            true in named and not self.rows[row].label for row, true in predicted.items()
         )
+        return Unscored(n_left_out, dict(sorted(others.items())))
 
-    def _asked(self, truth: Mapping[int, str]) -> list[int]:
-        """The items with a true label that the model was asked about."""
-        return [item for item in sorted(truth) if self.numbers[item] < 0]
+    def _predicted(self, truth: Mapping[str, str]) -> dict[int, str]:
+        """True labels by row, of the listed items whose label was predicted."""
+        return {
+            row: truth[item.path]
+            for row, item in enumerate(self.rows)
+            if item.path in truth and self.numbers[row] < 0
+        }
 
     def nearest(self) -> NDArray[np.int64]:
-        """What nearest class mean says of all items, for comparison, (N,)."""
+        """Class numbers of all items by nearest class mean, for comparison, (N,)."""
         known = self.numbers >= 0
-        x, numbers = self.vectors.x, np.asarray(self.numbers)
         found = assign_nearest(
-            x[known][None],
-            torch.as_tensor(numbers[known])[None],
-            x[None],
+            self.vectors.x[known][None],
+            torch.as_tensor(self.numbers[known])[None],
+            self.vectors.x[None],
             n_way=len(self.class_names),
         )
         return np.asarray(found.labels[0].numpy())
 
     def describe(self) -> str:
-        """What came of it, in a few lines."""
+        """The result in a few lines."""
         found = self.summary()
+        left_out = found["left_out"]
         lines = [
-            f"{found['images']:,} images, {len(self.class_names)} classes: {found['given']:,} labels given, {found['labelled']:,} found"
-            + (f", {found['left_out']:,} left out as too doubtful." if found["left_out"] else ".")
+            f"{found['images']:,} images, {len(self.class_names)} classes: "
+            f"{found['given']:,} labels given, {found['labelled']:,} found"
+            + (f", {left_out:,} left out as too doubtful." if left_out else ".")
         ]
         if "none_of_these" in found:
-            lines.append(describe_strangers(found["none_of_these"]))
+            lines.append(describe_outliers(found["none_of_these"]))
         if self.estimate is not None:
-            lines.append(describe_estimate(self.estimate, among_strangers=bool(self.strangers)))
+            lines.append(describe_estimate(self.estimate, among_outliers=bool(self.outliers)))
         return "\n".join([*lines, self.advice])
 
     def summary(self) -> dict[str, Any]:
         """Counts and settings, for JSON."""
         by_model = [row for row in self.rows if row.origin == MODEL or not row.origin]
+        collection = self.inputs.collection
         return {
             "images": len(self.rows),
             "given": len(self.rows) - len(by_model),
             "labelled": sum(row.origin == MODEL for row in self.rows),
             "left_out": sum(not row.label for row in self.rows),
-            "doubtful": sum(row.confidence < DOUBTFUL for row in by_model),
-            **({} if self.none_of_these is None else {"none_of_these": len(self.strangers)}),
+            "doubtful": sum(row.confidence < LIMITS.doubtful for row in by_model),
+            **({} if self.none_of_these is None else {"none_of_these": len(self.outliers)}),
             "classes": dict(sorted(Counter(row.label for row in self.rows if row.label).items())),
             "estimated_accuracy": None if self.estimate is None else self.estimate._asdict(),
             "advice": self.advice,
+            "method": self.vectors.method.name,
             "pipeline": str(self.vectors.pipeline),
-            "lam": self.answer.lam,
-            "features": {
-                **self.source.collection.provenance,
-                "fingerprint": self.source.collection.fingerprint,
-            },
+            "lam": None if self.answer.fitted is None else self.answer.fitted.lam,
+            "features": {**collection.provenance, "fingerprint": collection.fingerprint},
             "remarks": list(self.remarks),
         }
 
 
-def label_source(source: Source, *, abstain: float = 0.0, none_of_these: bool = False) -> Outcome:
-    """Labels for all items of a source.
+def label_inputs(
+    inputs: Inputs,
+    *,
+    method: str = DEFAULT_METHOD,
+    settings: Mapping[str, str] | None = None,
+    abstain: float = 0.0,
+    none_of_these: bool = False,
+) -> Outcome:
+    """Labels for all items.
 
     Args:
-        source: Items with features and a few labels.
-        abstain: Confidence below which the model's label is left out of the rows.
-        none_of_these: Whether to find out which items belong to none of the classes.
+        inputs: Items with features and a few labels.
+        method: Name of the method.
+        settings: Values of its knobs other than the defaults, by name.
+        abstain: Confidence below which a predicted label is left out of the rows.
+        none_of_these: Whether to compute the probability of belonging to none of the classes.
     """
-    thin = check_enough(source.labels, len(source.collection))
-    numbers, class_names = number_classes(source.labels, len(source.collection))
-    vectors = model.prepare(source.collection.features)
-    with model.one_thread() as n_cores, ThreadPoolExecutor(n_cores) as pool:  # one solution a core
-        solving = pool.submit(
-            model.solve, vectors, numbers, n_way=len(class_names), none_of_these=none_of_these
-        )
-        estimate = estimate_accuracy(vectors, numbers, n_way=len(class_names), pool=pool)
+    collection, labels = inputs.collection, inputs.labels
+    remarks = check_enough(labels, len(collection))
+    class_names = tuple(sorted(set(labels.values())))
+    numbers = collection.number(labels, class_names)
+    vectors = prepare(collection.features, method=method, settings=settings)
+    n_way = len(class_names)
+    with one_thread() as n_cores, ThreadPoolExecutor(n_cores) as pool:  # one solution per core
+        solving = pool.submit(solve, vectors, numbers, n_way=n_way, none_of_these=none_of_these)
+        estimate = estimate_accuracy(vectors, numbers, n_way=n_way, pool=pool)
         answer = solving.result()
-    rows = tabulate(source.collection.names, class_names, answer, source.origins, abstain=abstain)[
-        : source.n_listed
-    ]
+    listed = collection.names[: inputs.n_listed]
     return Outcome(
-        source,
+        inputs,
         class_names,
         numbers,
         vectors,
         answer,
-        rows,
+        make_rows(listed, class_names, answer, inputs.given, abstain=abstain),
         estimate,
-        (*source.remarks, *thin, vectors.remark),
+        (*inputs.remarks, *remarks, f"Preprocessing: {vectors.pipeline}."),
     )
 
 
-def suggest_next(source: Source, *, n: int) -> tuple[list[str], str]:
-    """The names of the n items to label next, and whether it is worth it; works without any label too."""
-    if len(source.labels) == len(source.collection):
+def suggest_next(
+    inputs: Inputs,
+    *,
+    n: int,
+    method: str = DEFAULT_METHOD,
+    settings: Mapping[str, str] | None = None,
+) -> tuple[list[str], str]:
+    """The names of the n items to label next, and advice; works without any label too."""
+    collection, labels = inputs.collection, inputs.labels
+    if len(labels) == len(collection):
         return [], "Every image has a label: there is none to label next."
-    if len(set(source.labels.values())) >= 2:
-        outcome = label_source(source)
-        return [source.collection.names[item] for item in outcome.suggest(n)], outcome.advice
-    numbers, _ = number_classes(source.labels, len(source.collection))
-    found = suggest(model.prepare(source.collection.features), numbers, None, n=n)
-    return [source.collection.names[item] for item in found], advise(None, numbers, None)
+    class_names = sorted(set(labels.values()))
+    if len(class_names) >= 2:
+        outcome = label_inputs(inputs, method=method, settings=settings)
+        return outcome.suggest(n), outcome.advice
+    numbers = collection.number(labels, class_names)
+    vectors = prepare(collection.features, method=method, settings=settings)
+    found = suggest(vectors, numbers, None, n=n)
+    return [collection.names[row] for row in found], advise(None, numbers, None)
 
 
-def describe_strangers(n: int) -> str:
-    """One line: how many images look like something that nobody named.
+def describe_outliers(n: int) -> str:
+    """One line: how many images probably belong to no class.
 
-    >>> describe_strangers(41)
-    '41 images look like none of these classes: they come first when you sort by none_of_these.'
+    >>> describe_outliers(41)
+    '41 images look like none of these classes: sort by none_of_these to see them first.'
     """
     if n == 0:
         return "No image looks like none of these classes."
-    words = ("image looks", "it comes") if n == 1 else ("images look", "they come")
-    return f"{n:,} {words[0]} like none of these classes: {words[1]} first when you sort by none_of_these."
+    look, them = ("looks", "it") if n == 1 else ("look", "them")
+    return (
+        f"{count(n, 'image')} {look} like none of these classes: "
+        f"sort by none_of_these to see {them} first."
+    )
 
 
-def describe_estimate(estimate: Estimate, *, among_strangers: bool = False) -> str:
-    """One line: how many labels found are right, and how that is known.
+def describe_estimate(estimate: Estimate, *, among_outliers: bool = False) -> str:
+    """One line: the estimated accuracy and where it comes from.
 
     Args:
-        estimate: Of the labels found.
-        among_strangers: Whether there are images of no class, of which hidden labels can tell nothing.
+        estimate: Of the predicted labels.
+        among_outliers: Whether there are images of no class, of which hidden labels tell nothing.
 
-    >>> describe_estimate(Estimate(9, 10, 0.9, 0.6, 0.98), among_strangers=True)
-    'Estimated accuracy among the named classes 90% (95 % interval 60% to 98%): 9 of your 10 labels came back right when hidden.'
+    >>> about, evidence = describe_estimate(Estimate(9, 10, 0.9, 0.6, 0.98)).split(": ")
+    >>> about
+    'Estimated accuracy 90% (95 % interval 60% to 98%)'
+    >>> evidence
+    'each of your labels was hidden once, 9 of 10 were predicted right.'
     """
-    about = (
-        "Estimated accuracy among the named classes" if among_strangers else "Estimated accuracy"
+    about = " among the named classes" if among_outliers else ""
+    words = (
+        "each of your labels was hidden once, "
+        f"{estimate.n_right} of {estimate.n_hidden} were predicted right"
     )
-    words = f"{estimate.n_right} of your {estimate.n_hidden} labels came back right when hidden"
     difference = estimate.accuracy - estimate.n_right / estimate.n_hidden
     if abs(difference) >= WORTH_SAYING:
-        words += f"; they are {'harder' if difference > 0 else 'easier'} than the rest, which is reckoned with"
-    return f"{about} {estimate.accuracy:.0%} (95 % interval {estimate.low:.0%} to {estimate.high:.0%}): {words}."
-
-
-def describe_score(score: Score) -> str:
-    """One line: right, of how many, beside nearest class mean."""
-    low, high = wilson(score.n_right, score.n)
+        harder = "harder" if difference > 0 else "easier"
+        words += f"; they are {harder} than the rest, and the estimate allows for that"
     return (
-        f"{score.n_right} of {score.n} right: {score.accuracy:.1%} (95 % interval {low:.1%} to {high:.1%}); "
-        f"nearest class mean: {score.n_right_nearest} right, {score.n_right_nearest / score.n:.1%}."
+        f"Estimated accuracy{about} {estimate.accuracy:.0%} "
+        f"(95 % interval {estimate.low:.0%} to {estimate.high:.0%}): {words}."
     )

@@ -1,9 +1,10 @@
-"""report.html: what was labelled, how sure, and by what, in one file without any other."""
+"""report.html: the labels, how sure they are and how they were found, in one file."""
 
 import base64
+import colorsys
 import html
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
@@ -13,51 +14,48 @@ from numpy.typing import NDArray
 
 from fewlabels import __version__
 from fewlabels.errors import FewLabelsError
+from fewlabels.fitting import Rows
+from fewlabels.io.files import write_file
 from fewlabels.labeling.collection import Collection
-from fewlabels.labeling.outcome import Outcome, Score, describe_strangers
-from fewlabels.labeling.scatter import color, draw_map, project_plane
-from fewlabels.labeling.table import MODEL
+from fewlabels.labeling.journal import MODEL
+from fewlabels.labeling.outcome import Outcome, Score, describe_outliers
 from fewlabels.labeling.thumbnails import make_thumbnail
-from fewlabels.labeling.writing import write_file
 
 TEMPLATE = resources.files("fewlabels.labeling") / "report.html"
-PART = re.compile(r"\{\{(\w+)\}\}")  # all in one go: a class may be called {{map}}
-SIDE = 96  # pixels of a picture: 48 on a fine screen, about 2 kB
-SHOWN = 6  # least certain and most certain images of each class
-MOST_CLASSES = 200  # of which pictures are shown
-MOST_STRANGERS = 36  # images shown that look like no class
-MOST_CONFUSED = 40  # classes up to which the matrix is drawn
+PART = re.compile(r"\{\{(\w+)\}\}")  # replaced in one pass: a class may be called {{map}}
+SIDE = 96  # pixels of a picture: 48 on a screen of two pixels per point, about 2 kB
+SHOWN = 6  # least and most certain images of each class
+MOST_CLASSES = 200  # with pictures
+MOST_OUTLIERS = 36  # pictures of images of no class
+MOST_CONFUSED = 40  # classes up to which the confusion matrix is drawn
+MOST_POINTS = 4000  # of the map: more would cover one another, and make the file large
+WIDTH, HEIGHT, MARGIN = 720, 460, 14  # of the map, in units of the SVG
+GOLDEN = 0.61803398875  # golden ratio: steps of it around the color circle never come close
 
 
-def write_report(path: Path, outcome: Outcome, truth: Mapping[int, str] | None = None) -> None:
+def write_report(path: Path, outcome: Outcome, truth: Mapping[str, str] | None = None) -> None:
     """Write a self-contained page.
 
     Args:
         path: The .html file.
-        outcome: What came of a labelling.
-        truth: True labels by item, where known.
+        outcome: The result of a labelling.
+        truth: True labels by item name, where known.
     """
     write_file(path, build_report(outcome, truth).encode())
 
 
-def build_report(outcome: Outcome, truth: Mapping[int, str] | None = None) -> str:
+def build_report(outcome: Outcome, truth: Mapping[str, str] | None = None) -> str:
     """The page as text."""
     score = None if truth is None else outcome.score(truth)
+    unscored = [] if truth is None else outcome.unscored(truth).describe().splitlines()
     parts = {
-        "title": _text(outcome.source.collection.title),
+        "title": _text(outcome.inputs.collection.title),
         "facts": _facts(outcome, score),
-        "advice": _text(
-            " ".join(
-                [
-                    outcome.advice,
-                    *([] if truth is None else outcome.unscored(truth).describe().splitlines()),
-                ]
-            )
-        ),
+        "advice": _text(" ".join([outcome.advice, *unscored])),
         "map": _map(outcome),
         "proportions": _proportions(outcome, score),
         "confusion": "" if score is None else _confusion(outcome, score),
-        "strangers": _strangers(outcome),
+        "outliers": _outliers(outcome),
         "classes": _classes(outcome, truth or {}),
         "settings": _settings(outcome),
         "written": f"fewlabels {__version__}, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
@@ -69,179 +67,165 @@ def _text(words: object) -> str:
     return html.escape(str(words))
 
 
+def _number(text: str) -> str:
+    return f'<td class="number">{text}</td>'
+
+
 def _facts(outcome: Outcome, score: Score | None) -> str:
     found = outcome.summary()
     facts = [
         (f"{found['images']:,}", "images"),
         (str(len(outcome.class_names)), "classes"),
         (f"{found['given']:,}", "labels given"),
+        (f"{found['labelled']:,}", "labels found"),
     ]
-    facts.append((f"{found['labelled']:,}", "labels found"))
     if found["left_out"]:
         facts.append((f"{found['left_out']:,}", "left out as too doubtful"))
     facts.append((f"{found['doubtful']:,}", "doubtful"))
-    if outcome.strangers:
-        facts.append((f"{len(outcome.strangers):,}", "perhaps none of these"))
+    if outcome.outliers:
+        facts.append((f"{len(outcome.outliers):,}", "perhaps none of these"))
     if outcome.estimate is not None:
         estimate = outcome.estimate
-        about = "among the named classes" if outcome.strangers else "from your own labels"
-        facts.append(
-            (
-                f"{estimate.accuracy:.0%}",
-                f"estimated accuracy, {estimate.low:.0%} to {estimate.high:.0%}, {about}",
-            )
-        )
+        about = "among the named classes" if outcome.outliers else "from your own labels"
+        words = f"estimated accuracy, {estimate.low:.0%} to {estimate.high:.0%}, {about}"
+        facts.append((f"{estimate.accuracy:.0%}", words))
     if score is not None:
-        facts.append(
-            (
-                f"{score.accuracy:.1%}",
-                f"right of {score.n:,} known; nearest class mean {score.n_right_nearest / score.n:.1%}",
-            )
-        )
+        nearest = f"nearest class mean {score.n_right_nearest / score.n:.1%}"
+        facts.append((f"{score.accuracy:.1%}", f"right of {score.n:,} known; {nearest}"))
     return "".join(
         f"<li><b>{_text(number)}</b><span>{_text(words)}</span></li>" for number, words in facts
     )
 
 
-def _map(outcome: Outcome) -> str:
-    labels = outcome.answer.labels.tolist()
-    titles = [
-        _text(f"{name} · {outcome.class_names[label]}")
-        for name, label in zip(outcome.source.collection.names, labels, strict=True)
-    ]
-    return draw_map(project_plane(outcome.vectors), labels, outcome.numbers >= 0, titles)
-
-
 def _proportions(outcome: Outcome, score: Score | None) -> str:
-    """A bar a class: how large it turned out, and, where truth is known, how much of it was found."""
-    sizes = np.bincount(
-        outcome.answer.labels[: outcome.source.n_listed], minlength=len(outcome.class_names)
-    )
-    given = np.bincount(outcome.numbers[outcome.numbers >= 0], minlength=len(outcome.class_names))
+    """One row per class: images, labels given and, with true labels, the recall."""
+    n_way = len(outcome.class_names)
+    labels = outcome.answer.labels[: outcome.inputs.n_listed]
+    sizes = np.bincount(labels, minlength=n_way)
+    given = np.bincount(outcome.numbers[outcome.numbers >= 0], minlength=n_way)
     rows = []
     for number, name in enumerate(outcome.class_names):
-        recall = ""
+        size, recall = int(sizes[number]), ""
         if score is not None:
             true = score.confusion[number].sum()
-            recall = (
-                f'<td class="number">{score.confusion[number, number] / true:.0%}</td>'
-                if true
-                else '<td class="number">–</td>'
-            )
+            recall = _number(f"{score.confusion[number, number] / true:.0%}" if true else "–")
+        meter = f'<meter min="0" max="{sizes.max()}" value="{size}">{size}</meter>'
         rows.append(
             f'<tr><th scope="row"><i style="background:{color(number)}"></i>{_text(name)}</th>'
-            f'<td class="number">{sizes[number]:,}</td><td class="number">{sizes[number] / sizes.sum():.1%}</td>'
-            f'<td class="bar"><meter min="0" max="{sizes.max()}" value="{sizes[number]}">{sizes[number]}</meter></td>'
-            f'<td class="number">{given[number]:,}</td>{recall}</tr>'
+            f"{_number(f'{size:,}')}{_number(f'{size / sizes.sum():.1%}')}"
+            f'<td class="bar">{meter}</td>{_number(f"{given[number]:,}")}{recall}</tr>'
         )
-    last = "" if score is None else '<th class="number">found right</th>'
-    first = '<th>class</th><th class="number">images</th><th class="number">share</th><th class="bar"></th><th class="number">given</th>'
-    return f"<table><thead><tr>{first}{last}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+    heads = ["images", "of all", "", "given", *([] if score is None else ["found right"])]
+    columns = "".join(f'<th class="{"number" if head else "bar"}">{head}</th>' for head in heads)
+    return (
+        f"<table><thead><tr><th>class</th>{columns}</tr></thead>"
+        f"<tbody>{''.join(rows)}</tbody></table>"
+    )
 
 
 def _confusion(outcome: Outcome, score: Score) -> str:
     if len(outcome.class_names) > MOST_CONFUSED:
         return f"<p>The matrix is drawn for up to {MOST_CONFUSED} classes.</p>"
-    totals = score.confusion.sum(axis=1, keepdims=True)
-    shares = score.confusion / np.maximum(totals, 1)
-    columns = "".join(
-        f'<th scope="col" title="{_text(name)}"><span>{_text(name)}</span></th>'
-        for name in outcome.class_names
-    )
+    names = [_text(name) for name in outcome.class_names]
+    rates = score.confusion / np.maximum(score.confusion.sum(axis=1, keepdims=True), 1)
+    columns = "".join(f'<th scope="col" title="{name}"><span>{name}</span></th>' for name in names)
     rows = []
-    for number, name in enumerate(outcome.class_names):
+    for row, name in enumerate(names):
         cells = "".join(
-            _cell(int(n), float(share), column == number)
-            for column, (n, share) in enumerate(
-                zip(score.confusion[number], shares[number], strict=True)
-            )
+            _cell(int(n), float(rate), right=column == row)
+            for column, (n, rate) in enumerate(zip(score.confusion[row], rates[row], strict=True))
         )
-        rows.append(f'<tr><th scope="row" title="{_text(name)}">{_text(name)}</th>{cells}</tr>')
-    table = f'<table class="confusion"><thead><tr><td></td>{columns}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
-    note = "Rows are the truth, columns the labels found; labels that were given are left out."
-    return f'<section><h2>Confusions</h2><p class="note">{note}</p><div class="scroll">{table}</div></section>'
+        rows.append(f'<tr><th scope="row" title="{name}">{name}</th>{cells}</tr>')
+    note = "Rows are true classes, columns predicted ones; labels that were given are left out."
+    return (
+        f'<section><h2>Confusions</h2><p class="note">{note}</p><div class="scroll">'
+        f'<table class="confusion"><thead><tr><td></td>{columns}</tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div></section>"
+    )
 
 
-def _cell(n: int, share: float, right: bool) -> str:
+def _cell(n: int, rate: float, *, right: bool) -> str:
     if not n:
         return "<td></td>"
-    return f'<td class="{"right" if right else "wrong"}" style="--share:{share:.2f}">{n}</td>'
+    return f'<td class="{"right" if right else "wrong"}" style="--rate:{rate:.2f}">{n}</td>'
 
 
-def _strangers(outcome: Outcome) -> str:
+def _outliers(outcome: Outcome) -> str:
     """The images that look like no class, where they were asked for."""
-    shares = outcome.none_of_these
-    if shares is None:
+    probabilities = outcome.none_of_these
+    if probabilities is None:
         return ""
-    strangers, heading = outcome.strangers, "<h2>Perhaps none of these</h2>"
-    if not strangers:
-        return f'<section>{heading}<p class="note">{describe_strangers(0)}</p></section>'
-    note = "Probably of none of the named classes, the most probable first: how probable it is, and the label that each got all the same."
-    if len(strangers) > MOST_STRANGERS:
-        note += f" {MOST_STRANGERS} of {len(strangers):,} are shown."
-    figures = "".join(_stranger(item, outcome, shares[item]) for item in strangers[:MOST_STRANGERS])
-    return f'<section>{heading}<p class="note">{note}</p><div class="strangers">{figures}</div></section>'
+    found, heading = outcome.outliers, "<h2>Perhaps none of these</h2>"
+    if not found:
+        return f'<section>{heading}<p class="note">{describe_outliers(0)}</p></section>'
+    note = (
+        "These images probably belong to none of the classes, the most probable first. "
+        "Below each: this probability, and the label that it got."
+    )
+    if len(found) > MOST_OUTLIERS:
+        note += f" {MOST_OUTLIERS} of {len(found):,} are shown."
+    figures = "".join(_outlier(row, outcome, probabilities[row]) for row in found[:MOST_OUTLIERS])
+    return (
+        f'<section>{heading}<p class="note">{note}</p>'
+        f'<div class="outliers">{figures}</div></section>'
+    )
 
 
-def _stranger(item: int, outcome: Outcome, share: float) -> str:
-    name, label = outcome.source.collection.names[item], outcome.rows[item].label or "left out"
-    title = f"{name} · {label} · none of these: {share:.1%}"
-    caption = f"<figcaption><b>{share:.0%}</b> {_text(label)}</figcaption>"
-    return f'<figure title="{_text(title)}">{_shown(outcome.source.collection, item)}{caption}</figure>'
+def _outlier(row: int, outcome: Outcome, probability: float) -> str:
+    collection = outcome.inputs.collection
+    label = outcome.rows[row].label or "left out"
+    title = f"{collection.names[row]} · {label} · none of these: {probability:.1%}"
+    caption = f"<figcaption><b>{probability:.0%}</b> {_text(label)}</figcaption>"
+    return f'<figure title="{_text(title)}">{_shown(collection, row)}{caption}</figure>'
 
 
-def _classes(outcome: Outcome, truth: Mapping[int, str]) -> str:
-    labels, shares = outcome.answer.labels, outcome.answer.shares.max(axis=1)
+def _classes(outcome: Outcome, truth: Mapping[str, str]) -> str:
+    labels, sure = outcome.answer.labels, outcome.answer.confidences
     by_model = np.array([row.origin == MODEL or not row.origin for row in outcome.rows])
     sections = []
     for number, name in enumerate(outcome.class_names[:MOST_CLASSES]):
-        items = np.flatnonzero((labels[: len(by_model)] == number) & by_model)
-        order = items[np.argsort(shares[items], kind="stable")]
+        mine = np.flatnonzero((labels[: len(by_model)] == number) & by_model)
+        order = mine[np.argsort(sure[mine], kind="stable")]
         least, most = order[:SHOWN], order[max(SHOWN, len(order) - SHOWN) :][::-1]
-        rows = [
-            _strip("least certain", least, outcome, shares, truth),
-            _strip("most certain", most, outcome, shares, truth),
-        ]
-        heading = f'<h3><i style="background:{color(number)}"></i>{_text(name)} <small>{len(items):,} found</small></h3>'
-        sections.append(f"<article>{heading}{''.join(rows)}</article>")
+        swatch = f'<i style="background:{color(number)}"></i>'
+        sections.append(
+            f"<article><h3>{swatch}{_text(name)} <small>{len(mine):,} found</small></h3>"
+            f"{_strip('least certain', least, outcome, truth)}"
+            f"{_strip('most certain', most, outcome, truth)}</article>"
+        )
     return "".join(sections)
 
 
-def _strip(
-    title: str,
-    items: NDArray[np.int64],
-    outcome: Outcome,
-    shares: NDArray[np.float32],
-    truth: Mapping[int, str],
-) -> str:
-    if not len(items):
+def _strip(title: str, rows: NDArray[np.int64], outcome: Outcome, truth: Mapping[str, str]) -> str:
+    if not len(rows):
         return ""
-    figures = "".join(
-        _figure(int(item), outcome, float(shares[item]), truth.get(int(item))) for item in items
-    )
+    figures = "".join(_figure(int(row), outcome, truth) for row in rows)
     return f'<p class="note">{title}</p><div class="strip">{figures}</div>'
 
 
-def _figure(item: int, outcome: Outcome, share: float, true: str | None) -> str:
-    collection = outcome.source.collection
-    name = collection.names[item]
-    wrong = true is not None and true != outcome.class_names[outcome.answer.labels[item]]
-    title = f"{name} · {share:.1%}" + (f" · truth: {true}" if wrong else "")
-    shown = _shown(collection, item)
-    return f'<figure{" class=wrong" if wrong else ""} title="{_text(title)}">{shown}<figcaption>{share:.0%}</figcaption></figure>'
+def _figure(row: int, outcome: Outcome, truth: Mapping[str, str]) -> str:
+    collection, sure = outcome.inputs.collection, float(outcome.answer.confidences[row])
+    name = collection.names[row]
+    label = outcome.class_names[outcome.answer.labels[row]]
+    wrong = truth.get(name, label) != label
+    title = f"{name} · {sure:.1%}" + (f" · truth: {truth[name]}" if wrong else "")
+    return (
+        f'<figure{" class=wrong" if wrong else ""} title="{_text(title)}">'
+        f"{_shown(collection, row)}<figcaption>{sure:.0%}</figcaption></figure>"
+    )
 
 
-def _shown(collection: Collection, item: int) -> str:
+def _shown(collection: Collection, row: int) -> str:
     """The picture, or its name where there is none."""
-    name, picture = _text(collection.names[item]), _picture(collection, item)
+    name, picture = _text(collection.names[row]), _picture(collection, row)
     return f'<img alt="{name}" src="{picture}">' if picture else f"<span>{name}</span>"
 
 
-def _picture(collection: Collection, item: int) -> str:
+def _picture(collection: Collection, row: int) -> str:
     if collection.images is None:
         return ""
     try:
-        content = make_thumbnail(collection.images.read(item), side=SIDE)
+        content = make_thumbnail(collection.images.read(row), side=SIDE)
     except FewLabelsError:
         return ""
     return "data:image/webp;base64," + base64.b64encode(content).decode()
@@ -250,10 +234,70 @@ def _picture(collection: Collection, item: int) -> str:
 def _settings(outcome: Outcome) -> str:
     found = outcome.summary()
     settings = {
+        "method": found["method"],
         "pipeline": found["pipeline"],
         "sharpness (lam)": f"{found['lam']:g}",
         **found["features"],
     }
     return "".join(
         f"<dt>{_text(name)}</dt><dd>{_text(value)}</dd>" for name, value in settings.items()
+    )
+
+
+def _map(outcome: Outcome) -> str:
+    labels = outcome.answer.labels.tolist()
+    titles = [
+        _text(f"{name} · {outcome.class_names[label]}")
+        for name, label in zip(outcome.inputs.collection.names, labels, strict=True)
+    ]
+    return draw_map(project_plane(outcome.vectors), labels, outcome.numbers >= 0, titles)
+
+
+def project_plane(vectors: Rows) -> NDArray[np.float64]:
+    """Coordinates on the first two principal axes, (N, D) -> (N, 2)."""
+    x = vectors.x.numpy().astype(np.float64)
+    x = x - x.mean(axis=0)
+    if x.shape[1] <= len(x):
+        _, axes = np.linalg.eigh(x.T @ x)
+        return np.asarray(x @ axes[:, [-1, -2]])
+    values, axes = np.linalg.eigh(x @ x.T)
+    return np.asarray(axes[:, [-1, -2]] * np.sqrt(np.maximum(values[[-1, -2]], 0)))
+
+
+def color(number: int) -> str:
+    """The color of a class, the same in the page, the report and the map.
+
+    >>> color(0), color(1)
+    ('#4f86e0', '#9fc94a')
+    """
+    hue = (0.604 + number * GOLDEN) % 1
+    lightness, saturation = ((0.595, 0.70), (0.54, 0.54), (0.66, 0.62))[number % 3]
+    red, green, blue = colorsys.hls_to_rgb(hue, lightness, saturation)
+    return f"#{round(red * 255):02x}{round(green * 255):02x}{round(blue * 255):02x}"
+
+
+def draw_map(
+    points: NDArray[np.float64],
+    labels: Sequence[int],
+    given: NDArray[np.bool_],
+    titles: Sequence[str],
+) -> str:
+    """An SVG picture: small points for predicted labels, ringed ones for given labels."""
+    chosen = np.arange(len(points))
+    if len(points) > MOST_POINTS:
+        chosen = np.sort(np.random.default_rng(0).choice(len(points), MOST_POINTS, replace=False))
+    low, high = points.min(axis=0), points.max(axis=0)
+    scaled = (points - low) / np.where(high > low, high - low, 1)
+    marks = []
+    for row in sorted(chosen.tolist(), key=lambda row: bool(given[row])):
+        x = MARGIN + scaled[row, 0] * (WIDTH - 2 * MARGIN)
+        y = HEIGHT - MARGIN - scaled[row, 1] * (HEIGHT - 2 * MARGIN)
+        ring = ' class="given" r="6"' if given[row] else ' r="3.5"'
+        marks.append(
+            f'<circle cx="{x:.1f}" cy="{y:.1f}"{ring} fill="{color(labels[row])}">'
+            f"<title>{titles[row]}</title></circle>"
+        )
+    return (
+        f'<svg class="map" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
+        f'aria-label="Map of the features">{"".join(marks)}</svg>'
     )

@@ -1,52 +1,69 @@
-"""The local server of the labelling page: a Session behind a few addresses."""
+"""The local server of the labelling page: a Session behind a few URLs, for this machine only.
 
+Who may ask:
+
+host       the request must name this server's own address; another name for 127.0.0.1 is refused
+token      in the URL of the first visit, then in a cookie to read, and in a header to change
+bodies     JSON of at most a megabyte: nothing can be uploaded
+headers    no other page may embed, script or read anything of this one
+"""
+
+import hmac
 import json
 import secrets
 import socket
 from collections.abc import Callable
+from http.cookies import CookieError, SimpleCookie
 from importlib import resources
+from pathlib import PurePath
 from typing import Annotated, Any
+from urllib.parse import parse_qs
 
 import torch
 import uvicorn
 from fastapi import FastAPI, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse, RedirectResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fewlabels.errors import FewLabelsError, InputError
-from fewlabels.labeling.exports import to_csv
-from fewlabels.labeling.guard import Guard
+from fewlabels.labeling.outputs import to_csv
 from fewlabels.labeling.project import THUMBNAILS
 from fewlabels.labeling.session import Session
 from fewlabels.labeling.thumbnails import Thumbnails
 
 HOST = "127.0.0.1"
 PAGE = resources.files("fewlabels.labeling") / "page"
-FILES = {  # what the page is made of
-    "style.css": "text/css",
-    "icon.svg": "image/svg+xml",
-    **{
-        f"{part}.js": "text/javascript"
-        for part in (
-            "api",
-            "app",
-            "decisions",
-            "display",
-            "grid",
-            "layout",
-            "panels",
-            "sections",
-            "shared",
-        )
-    },
+MEDIA_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+FILES = {  # what the page loads: name and media type
+    file.name: MEDIA_TYPES[suffix]
+    for file in PAGE.iterdir()
+    if (suffix := PurePath(file.name).suffix) in MEDIA_TYPES
 }
 TOKEN_MARK = "{{token}}"
-KEPT = "private, max-age=31536000, immutable"  # a thumbnail's address changes with the collection
+TOKEN_HEADER = "x-fewlabels-token"
+TOKEN_PARAMETER = "token"
+LARGEST_BODY = 1 << 20  # bytes; the numbers of 100,000 images
+SECURITY_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; img-src 'self'; style-src 'self'; "
+    "script-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+NO_TOKEN = (
+    "This page needs the link that `fewlabels serve` printed when it started: open it from there.\n"
+)
+CACHED = "private, max-age=31536000, immutable"  # the URL changes with the collection
 
 Number = Annotated[int, Path(ge=0)]
 
 
 class Decision(BaseModel):
-    """Items, by number, and the label that they get; None takes theirs away."""
+    """Items, by number, and the label that they get; None removes theirs."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
     items: list[int]
@@ -62,7 +79,7 @@ class Confirmed(BaseModel):
 
 
 def make_app(session: Session, *, token: str, port: int) -> FastAPI:
-    """The application; every answer is made in a thread, so that none waits for a picture."""
+    """The application; each request runs in a thread, so that none waits for a picture."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(Guard, token=token, port=port)
     thumbnails = Thumbnails(session.collection, session.project.folder / THUMBNAILS)
@@ -119,7 +136,14 @@ def make_app(session: Session, *, token: str, port: int) -> FastAPI:
 
     @app.get("/thumbnail/{item}")
     def thumbnail(item: Number, request: Request) -> Response:
-        return _picture(lambda: thumbnails.get(item), request)
+        try:
+            content, tag = thumbnails.get(item)
+        except FewLabelsError:
+            return Response(status_code=404)
+        headers = {"ETag": f'"{tag}"', "Cache-Control": CACHED}
+        if request.headers.get("if-none-match") == headers["ETag"]:
+            return Response(status_code=304, headers=headers)
+        return Response(content, media_type="image/webp", headers=headers)
 
     @app.get("/picture/{item}")
     def picture(item: Number) -> Response:
@@ -152,19 +176,71 @@ def _json(content: Any, *, status: int = 200) -> Response:
     )
 
 
-def _picture(get: Callable[[], tuple[bytes, str]], request: Request) -> Response:
-    try:
-        content, tag = get()
-    except FewLabelsError:
-        return Response(status_code=404)
-    headers = {"ETag": f'"{tag}"', "Cache-Control": KEPT}
-    if request.headers.get("if-none-match") == headers["ETag"]:
-        return Response(status_code=304, headers=headers)
-    return Response(content, media_type="image/webp", headers=headers)
+class Guard:
+    """ASGI middleware that refuses requests from elsewhere (see the top of this file)."""
+
+    def __init__(self, app: ASGIApp, *, token: str, port: int) -> None:
+        self.app = app
+        self.token = token
+        self.hosts = {f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]")}
+        self.cookie = f"fewlabels-{port}"  # browsers share cookies between ports
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse the request, or pass it on and add the security headers to the response."""
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self.app(scope, receive, send)
+            return
+
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in SECURITY_HEADERS.items():
+                    headers[name] = value
+                headers.setdefault("Cache-Control", "no-store")
+            await send(message)
+
+        refusal = self._check(scope)
+        await (refusal or self.app)(scope, receive, send_guarded)
+
+    def _check(self, scope: Scope) -> Any:
+        headers = Headers(scope=scope)
+        if headers.get("host", "") not in self.hosts:
+            return PlainTextResponse("This server answers only to its own address.\n", 421)
+        offered = parse_qs(scope["query_string"].decode("latin-1")).get(TOKEN_PARAMETER, [""])[0]
+        reading = scope["method"] in ("GET", "HEAD")
+        if reading and scope["path"] == "/" and self._is_token(offered):
+            # Without the token, which then is neither in the address bar nor in the history.
+            answer = RedirectResponse("/", 303)
+            answer.set_cookie(self.cookie, self.token, httponly=True, samesite="strict")
+            return answer
+        if reading:
+            known = self._is_token(self._from_cookie(headers))
+            return None if known else PlainTextResponse(NO_TOKEN, 403)
+        if not self._is_token(headers.get(TOKEN_HEADER, "")):
+            return PlainTextResponse("Changes need the token of this server.\n", 403)
+        if headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+            return PlainTextResponse("Only JSON is accepted; nothing can be uploaded here.\n", 415)
+        length = headers.get("content-length", "")
+        if not length.isdigit() or int(length) > LARGEST_BODY:  # unknown lengths are refused too
+            return PlainTextResponse(
+                f"A request must give its length, at most {LARGEST_BODY:,} bytes.\n", 413
+            )
+        return None
+
+    def _is_token(self, offered: str) -> bool:
+        return hmac.compare_digest(offered.encode(), self.token.encode())
+
+    def _from_cookie(self, headers: Headers) -> str:
+        try:
+            cookie = SimpleCookie(headers.get("cookie", ""))
+        except CookieError:
+            return ""
+        return cookie[self.cookie].value if self.cookie in cookie else ""
 
 
 def bind(port: int) -> socket.socket:
-    """A socket on this machine's own address; port 0 takes any that is free."""
+    """A socket on this machine's own address; port 0 takes a free one."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -172,7 +248,8 @@ def bind(port: int) -> socket.socket:
     except (OSError, OverflowError) as error:
         listener.close()
         raise InputError(
-            f"--port {port} cannot be used ({error}). Choose another, or 0 for any that is free."
+            f"port must be a free one, got {port}, which cannot be used ({error}). "
+            "Choose another, or 0 for any free one."
         ) from error
     return listener
 
@@ -182,10 +259,10 @@ def serve(session: Session, *, port: int, on_ready: Callable[[str], None]) -> No
 
     Args:
         session: What to serve.
-        port: Where; 0 takes any that is free.
-        on_ready: Told the address, with its token, once the server listens.
+        port: Where; 0 takes a free one.
+        on_ready: Gets the URL with the token, once the server listens.
     """
-    # A click's matrices are small: on a busy machine, threads that wait for one another cost more than they bring.
+    # The matrices of a click are small: threads would cost more than they save.
     torch.set_num_threads(1)
     listener = bind(port)
     token = secrets.token_urlsafe(24)

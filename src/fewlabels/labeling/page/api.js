@@ -1,4 +1,4 @@
-// What the server is asked. Changes carry the token of this start; pictures are asked for by number only.
+// Requests to the server. Changes carry its token; pictures are requested by number only.
 
 const token = document.querySelector('meta[name="fewlabels-token"]').content;
 
@@ -10,17 +10,17 @@ async function ask(path, options = {}) {
   try {
     answer = await fetch(path, { cache: "no-store", ...options });
   } catch {
-    throw new Unreachable("The server does not answer. What the page shows is kept; start it again and open its link.");
+    throw new Unreachable("The server does not answer. Your earlier decisions are saved. Start the server again and open the link that it prints.");
   }
   if (answer.status === 204) return null;
-  if (answer.status === 403 || answer.status === 421) throw new Unreachable("The server was started anew: open the link that it printed.");
+  if (answer.status === 403 || answer.status === 421) throw new Unreachable("The server was restarted: open the link that it printed.");
   const content = await answer.json().catch(() => ({}));
   if (!answer.ok) throw new Refused(content.error || `The server refused (${answer.status}).`);
   return content;
 }
 
 const post = (path, body) =>
-  ask(path, { method: "POST", headers: { "Content-Type": "application/json", "X-Ptmap-Token": token }, body: JSON.stringify(body) });
+  ask(path, { method: "POST", headers: { "Content-Type": "application/json", "X-Fewlabels-Token": token }, body: JSON.stringify(body) });
 
 export const getProject = () => ask("/api/project");
 export const getState = (since) => ask(`/api/state?since=${since}`);

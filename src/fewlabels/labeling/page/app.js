@@ -1,4 +1,4 @@
-// The labelling page: going about, keys, clicks, and the beginning.
+// The labelling page: moving around, keys, clicks, and the start.
 
 import * as api from "./api.js";
 import { confirm, labelAs, poll, removeLabels, setState, trouble, undo } from "./decisions.js";
@@ -6,12 +6,12 @@ import { candidatesInSight, focus, grid, inspect, pinnedSection, relayout, resiz
 import { $, Palette, toast } from "./panels.js";
 import { acting, largePicture, page, views } from "./shared.js";
 
-const ABOVE = 12; // pixels above the first row of a section that was gone to
+const ABOVE = 12; // pixels above the first row of a section after a jump to it
 
 const palette = new Palette((label) => labelAs(label));
 whenChosen({ label: labelAs, goToClass });
 
-// ---- going about
+// ---- moving around
 
 function setView(name) {
   page.view = name;
@@ -46,7 +46,7 @@ function goToClass(number) {
   goTo(target);
 }
 
-// A section's own heading would only repeat what is pinned above it.
+// Scrolled past the section's own heading, which repeats the pinned one.
 function goTo(target) {
   focus(target.items[0]);
   $("grid").scrollTop = target.top + target.head - ABOVE;
@@ -110,7 +110,7 @@ document.addEventListener("keydown", (event) => {
     $("grid").focus();
     return event.preventDefault();
   }
-  if (event.target.matches("button, a") && (event.key === "Enter" || event.key === " ")) return; // presses it
+  if (event.target.matches("button, a") && (event.key === "Enter" || event.key === " ")) return; // the browser presses it
   const withControl = event.ctrlKey || event.metaKey;
   if (withControl && event.key === "z") undo();
   else if (withControl && event.key === "a") selectSection();
@@ -145,10 +145,10 @@ $("picture-button").addEventListener("click", lightbox);
 $("lightbox").addEventListener("click", () => $("lightbox").close());
 $("filter").addEventListener("input", (event) => setFilter(event.target.value));
 for (const tab of document.querySelectorAll("[data-view]")) tab.addEventListener("click", () => setView(tab.dataset.view));
-$("strange").addEventListener("click", () => setView("strange"));
+$("outliers").addEventListener("click", () => setView("outliers"));
 new ResizeObserver(() => page.layout && relayout()).observe($("grid"));
 
-// ---- the beginning
+// ---- the start
 
 try {
   page.project = await api.getProject();

@@ -1,16 +1,16 @@
-// Decisions: shown at once, sent one after the other; the answer brings everybody's labels.
+// Decisions: shown at once, sent one after the other; the answer has the labels of all images.
 
 import * as api from "./api.js";
 import { focus, grid, relayout } from "./display.js";
 import { $, toast } from "./panels.js";
 import { acting, className, mine, page } from "./shared.js";
 
-const POLL = 450; // milliseconds between looks for what takes longer: the thorough answer, then the images of no class
+const POLL = 450; // milliseconds between requests for what takes longer: the thorough answer, then the outliers
 
 let queue = Promise.resolve();
 let pending = 0;
 let polling;
-let received; // the last answer, untouched by what was shown before it was sent
+let received; // the last answer, without decisions that were shown but not yet sent
 
 // The next item to look at after some were decided: the first after them that is still open, in the old order.
 function follower(items) {
@@ -35,7 +35,7 @@ function change(items, send, words, apply) {
   relayout({ keep: offset });
   grid.reveal(next);
   $("grid").setAttribute("aria-activedescendant", `tile-${next}`);
-  submit(send, (answer) => toast(words + (answer.changed.length ? ` · ${answer.changed.length} others changed` : "")));
+  submit(send, (answer) => toast(words + (answer.changed.length ? ` · ${answer.changed.length} ${answer.changed.length === 1 ? "other" : "others"} changed` : "")));
 }
 
 export function labelAs(label, items = acting()) {
@@ -54,7 +54,7 @@ export function confirm(items) {
   const { state } = page;
   const open = items.filter((item) => state.labels[item] >= 0 && state.marks[item] !== "1");
   if (!open.length) return;
-  // Each with the label that is on the screen, whatever the model may think by the time the request arrives.
+  // Each with the label that is on the screen: the model may have another when the request arrives.
   const labels = open.map(className);
   change(open, () => api.confirm(open, labels), open.length === 1 ? `${className(open[0])} ✓` : `${open.length} confirmed`, (item) => {
     state.confidence[item] = 1000;
@@ -92,7 +92,7 @@ function submit(send, then) {
   }).catch((error) => trouble(error.message)); // or no later decision would be sent
 }
 
-// The answer; nothing where it was refused or did not arrive, and what was not kept then does not look as if it were.
+// The answer; nothing if it was refused or did not arrive: the page then shows the last answer again.
 async function attempt(send) {
   try {
     const answer = await send();
@@ -109,7 +109,7 @@ async function attempt(send) {
 export function setState(answer) {
   received = answer;
   page.state = { ...answer, classes: [...answer.classes], labels: [...answer.labels], confidence: [...answer.confidence], marks: [...answer.marks] };
-  page.state.strangers = new Map(answer.strangers); // item: thousandths
+  page.state.outliers = new Map(answer.outliers); // item: thousandths
   $("grid").setAttribute("aria-busy", String(!answer.settled));
 }
 

@@ -1,20 +1,20 @@
-// Shows where things are: the grid by the last state, the section at the top, the image in question.
+// Shows the last state: the grid, the section at the top, the selected image.
 
 import * as api from "./api.js";
 import { Grid } from "./grid.js";
 import { Layout } from "./layout.js";
-import { $, color, percent, showCandidates, showClasses, showHistory, showInspector, showProgress, showStrangers } from "./panels.js";
+import { $, color, percent, showCandidates, showClasses, showHistory, showInspector, showProgress, showOutliers } from "./panels.js";
 import { sections } from "./sections.js";
-import { acting, className, doubtful, largePicture, mine, page, picture, strangers } from "./shared.js";
+import { acting, className, doubtful, largePicture, mine, page, picture, outliers } from "./shared.js";
 
 const SIZES = [72, 88, 112, 144, 192];
-const DETAILS = 90; // milliseconds of rest before the candidates of an image are asked for
-const N_GUESSES = 6; // as many as the server sends, so that nothing jumps when they come
-const WIDE = matchMedia("(min-width: 1001px)"); // where the picture in question is large
+const DETAILS = 90; // milliseconds without a move before the candidates of an image are requested
+const N_GUESSES = 6; // as many as the server sends, so that nothing moves when they arrive
+const WIDE = matchMedia("(min-width: 1001px)"); // where the selected picture is shown large
 
 let size = matchMedia("(max-width: 640px)").matches ? 1 : 2;
 let current = null; // the section at the top of the screen
-let inspected = null; // the item in question
+let inspected = null; // the selected item
 let candidates = []; // its classes
 let asking;
 const on = { label: null, goToClass: null }; // what clicks beside the grid do, see `whenChosen`
@@ -28,7 +28,7 @@ export const sectionInSight = () => page.layout.sectionOf(page.focused) ?? curre
 function describe(item) {
   const { state, project } = page;
   const label = className(item);
-  const sure = state.strangers.has(item) ? `if any; ${percent(state.strangers.get(item))} none of these` : `${percent(state.confidence[item])} sure`;
+  const sure = state.outliers.has(item) ? `if any; ${percent(state.outliers.get(item))} none of these` : `${percent(state.confidence[item])} sure`;
   const who = { 1: "your label", 2: "given label" }[state.marks[item]] ?? (label ? sure : "");
   return {
     name: project.names[item],
@@ -64,7 +64,7 @@ export function relayout({ keep } = {}) {
 function emptyWords() {
   if (page.filter) return `Nothing matches “${page.filter}”.`;
   if (page.view === "yours") return "You have not labelled anything yet.";
-  if (page.view === "strange") return "No image looks like none of the classes.";
+  if (page.view === "outliers") return "No image looks like none of the classes.";
   return "Nothing is doubtful. Look through the classes, or download the CSV.";
 }
 
@@ -80,13 +80,13 @@ function showAround() {
     counts[state.labels[item]].all++;
     if (doubtful(item)) counts[state.labels[item]].doubtful++;
   });
-  const nStrange = strangers().length;
-  showProgress(tally, project.names.length, state.estimate, state.advice, nStrange > 0);
-  showStrangers(nStrange, page.view === "strange");
+  const nOutliers = outliers().length;
+  showProgress(tally, project.names.length, state.estimate, state.advice, nOutliers > 0);
+  showOutliers(nOutliers, page.view === "outliers");
   showClasses(state.classes, counts, { current: current?.number, onPick: on.goToClass });
   for (const tab of document.querySelectorAll("[data-view]")) {
     tab.setAttribute("aria-selected", tab.dataset.view === page.view);
-    tab.tabIndex = tab.dataset.view === (page.view === "strange" ? "class" : page.view) ? 0 : -1;
+    tab.tabIndex = tab.dataset.view === (page.view === "outliers" ? "class" : page.view) ? 0 : -1;
   }
   inspect();
 }
@@ -149,7 +149,7 @@ async function askAbout(item) {
 }
 
 function offer() {
-  const guesses = page.state.classes.slice(0, N_GUESSES).map((label) => ({ label, share: 0 }));
+  const guesses = page.state.classes.slice(0, N_GUESSES).map((label) => ({ label, probability: 0 }));
   showCandidates(candidates.length ? candidates : guesses, page.state.classes, on.label);
 }
 

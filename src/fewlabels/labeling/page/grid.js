@@ -1,9 +1,9 @@
-// The pictures on the screen: only those in sight exist, whatever their number.
+// The pictures on the screen: only visible tiles exist, however many images there are.
 
 import { HEADER } from "./layout.js";
 
 const AHEAD = 600; // pixels above and below the screen that are kept ready
-const REST = 80; // milliseconds without a leap before pictures are asked for: who flies past needs none
+const REST = 80; // milliseconds without a jump before pictures are requested
 
 export function element(tag, className, text) {
   const made = document.createElement(tag);
@@ -13,7 +13,7 @@ export function element(tag, className, text) {
 }
 
 export class Grid {
-  // describe(item) says what a tile shows; onSection is told the section at the top of the screen.
+  // describe(item) returns what a tile shows; onSection gets the section at the top of the screen.
   constructor(scroller, canvas, { describe, onSection }) {
     Object.assign(this, { scroller, canvas, describe, onSection, tiles: new Map(), heads: new Map(), layout: null, waiting: false, lastTop: 0, resting: 0 });
     scroller.addEventListener("scroll", () => this.schedule(), { passive: true });
@@ -156,7 +156,7 @@ export class Grid {
     return box ? box.y - this.scroller.scrollTop : null;
   }
 
-  // Scroll so that an item stands where another one stood.
+  // Scroll so that an item is at the given offset from the top.
   hold(item, offset) {
     const box = this.layout.box(item);
     if (box && offset !== null) this.scroller.scrollTop = box.y - offset;

@@ -1,4 +1,4 @@
-// Where every image lies, without asking the document: sections one below the other, rows of equal tiles inside.
+// Positions of all images, computed without the DOM: sections below one another, rows of equal tiles.
 
 export const HEADER = 46; // height of a section's heading
 const FIRST = 12; // above the first section, whose heading is pinned over the grid
@@ -6,7 +6,7 @@ const CAPTION = 20; // height of the line below a tile
 const BELOW = 24; // space after the last section
 
 export class Layout {
-  // sections: [{ key, title, items, captions }]; width and gap in pixels; wish is the wished side of a tile.
+  // sections: [{ key, title, items, captions }]; width and gap in pixels; wish is the preferred side of a tile.
   constructor(sections, { width, gap, wish }) {
     this.columns = Math.max(2, Math.floor((width + gap) / (wish + gap)));
     this.side = Math.floor((width - (this.columns - 1) * gap) / this.columns);

@@ -1,4 +1,4 @@
-// What stands around the pictures: classes, progress, the picture in question, the palette.
+// What is shown around the pictures: classes, progress, the selected picture, the palette.
 
 import { element } from "./grid.js";
 import { count } from "./shared.js";
@@ -21,19 +21,19 @@ export function swatch(number) {
 
 export const percent = (permille) => `${Math.round(permille / 10)} %`;
 
-export function showProgress(tally, total, estimate, advice, amongStrangers) {
+export function showProgress(tally, total, estimate, advice, amongOutliers) {
   for (const key of ["yours", "sure", "doubtful"]) {
     $(`n-${key}`).textContent = tally[key].toLocaleString("en");
     $("track").querySelector(`.${key}`).style.width = `${(100 * tally[key]) / Math.max(1, total)}%`;
   }
-  const [accuracy, low, high] = estimate ? [estimate.accuracy, estimate.low, estimate.high].map((share) => Math.round(100 * share)) : [];
+  const [accuracy, low, high] = estimate ? [estimate.accuracy, estimate.low, estimate.high].map((part) => Math.round(100 * part)) : [];
   const wide = element("span", "wide", `≈ ${accuracy} % `);
-  wide.append(element("span", "about", amongStrangers ? "of the named classes " : ""), `right (${low}–${high} %)`);
+  wide.append(element("span", "about", amongOutliers ? "of the named classes " : ""), `right (${low}–${high} %)`);
   $("estimate").replaceChildren(...(estimate ? [wide, element("span", "narrow", `${low}–${high} % right`)] : []));
   $("estimate").title = estimate
-    ? `${estimate.n_right} of ${estimate.n_hidden} labels came back right when they were hidden and guessed from the others. ` +
-      "Hard ones count less where the rest is easier. After many suggested labels, this errs on the low side." +
-      (amongStrangers ? " Of images that are none of these it tells nothing." : "")
+    ? `${estimate.n_right} of ${estimate.n_hidden} labels were predicted right when each was hidden once. ` +
+      "They are weighted to be like the other images. After many suggested labels, the estimate is rather too low." +
+      (amongOutliers ? " It says nothing about images that are none of these." : "")
     : "";
   $("advice").textContent = advice;
 }
@@ -56,14 +56,14 @@ export function showClasses(classes, counts, { current, onPick }) {
   $("classes").replaceChildren(...rows);
 }
 
-export function showStrangers(n, current) {
-  const button = $("strange");
+export function showOutliers(n, current) {
+  const button = $("outliers");
   button.hidden = n === 0 && !current;
   button.ariaLabel = `None of these? ${count(n, "image")}`;
   button.title = `${count(n, "image")} that probably ${n === 1 ? "belongs" : "belong"} to none of the classes (V)`;
   if (current) button.setAttribute("aria-current", "true");
   else button.removeAttribute("aria-current");
-  $("n-strange").textContent = n.toLocaleString("en");
+  $("n-outliers").textContent = n.toLocaleString("en");
 }
 
 export function showInspector({ item, name, picture, selected, note, label, mine, labelled, confirmable }) {
@@ -86,14 +86,14 @@ export function showInspector({ item, name, picture, selected, note, label, mine
 }
 
 export function showCandidates(candidates, classes, onPick) {
-  const rows = candidates.map(({ label, share }) => {
+  const rows = candidates.map(({ label, probability }) => {
     const button = element("button");
     button.type = "button";
     const bar = element("i", "bar");
-    bar.style.width = `${Math.max(1, 100 * share)}%`;
+    bar.style.width = `${Math.max(1, 100 * probability)}%`;
     const dot = element("span");
     dot.append(swatch(classes.indexOf(label)));
-    button.append(bar, dot, element("span", "name", label), element("span", "share", share >= 0.005 ? percent(1000 * share) : ""));
+    button.append(bar, dot, element("span", "name", label), element("span", "probability", probability >= 0.005 ? percent(1000 * probability) : ""));
     button.addEventListener("click", () => onPick(label));
     return button;
   });
@@ -118,7 +118,7 @@ export function toast(words) {
   fading = setTimeout(() => line.classList.remove("shown"), 2600);
 }
 
-// A list of classes to choose from by typing; onPick is told the name, perhaps of a new class.
+// A list of classes to choose from by typing; onPick gets the name, perhaps of a new class.
 export class Palette {
   constructor(onPick) {
     this.dialog = $("palette");
@@ -133,7 +133,7 @@ export class Palette {
 
   open(classes, candidates) {
     this.classes = classes;
-    this.shares = new Map(candidates.map(({ label, share }) => [label, share]));
+    this.probabilities = new Map(candidates.map(({ label, probability }) => [label, probability]));
     this.input.value = "";
     this.fill();
     this.dialog.showModal();
@@ -145,7 +145,7 @@ export class Palette {
     const wanted = typed.toLowerCase();
     const found = this.classes
       .filter((name) => name.toLowerCase().includes(wanted))
-      .sort((a, b) => b.toLowerCase().startsWith(wanted) - a.toLowerCase().startsWith(wanted) || (this.shares.get(b) ?? 0) - (this.shares.get(a) ?? 0));
+      .sort((a, b) => b.toLowerCase().startsWith(wanted) - a.toLowerCase().startsWith(wanted) || (this.probabilities.get(b) ?? 0) - (this.probabilities.get(a) ?? 0));
     this.choices = found.map((name) => ({ name, fresh: false }));
     if (typed && !this.classes.includes(typed)) this.choices.push({ name: typed, fresh: true });
     this.at = 0;
@@ -155,9 +155,9 @@ export class Palette {
         const row = element("li");
         row.id = `choice-${i}`;
         row.setAttribute("role", "option");
-        const share = this.shares.get(name);
+        const probability = this.probabilities.get(name);
         row.append(swatch(fresh ? this.classes.length : this.classes.indexOf(name)), element("span", "", fresh ? `New class “${name}”` : name));
-        if (share >= 0.005) row.append(element("span", "share", percent(1000 * share)));
+        if (probability >= 0.005) row.append(element("span", "probability", percent(1000 * probability)));
         row.addEventListener("click", () => this.pick(i));
         return row;
       }),

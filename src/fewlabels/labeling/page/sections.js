@@ -1,7 +1,7 @@
-// Which images stand together, in which order.
+// Which images are shown together, in which order.
 
 import { color } from "./panels.js";
-import { count, className, doubtful, mine, page, strangers } from "./shared.js";
+import { count, className, doubtful, mine, page, outliers } from "./shared.js";
 
 function matches(item) {
   if (!page.filter) return true;
@@ -13,7 +13,7 @@ const byDoubt = (a, b) => page.state.confidence[a] - page.state.confidence[b] ||
 
 export function sections() {
   const items = page.project.names.map((_, item) => item).filter(matches);
-  const found = { class: byClass, check: toCheck, yours: (all) => [section("yours", "Labelled", all.filter(mine), { captions: true })], strange };
+  const found = { class: byClass, check: toCheck, yours: (all) => [section("yours", "Labelled", all.filter(mine), { captions: true })], outliers: noClass };
   return found[page.view](items).filter((each) => each.items.length);
 }
 
@@ -22,13 +22,13 @@ function toCheck(items) {
   const first = new Set(suggested);
   const rest = items.filter((item) => !first.has(item) && (doubtful(item) || page.state.labels[item] < 0)).sort(byDoubt);
   return [
-    section("suggested", "Would help most", suggested, { captions: true, note: "doubtful, unlike one another" }),
+    section("suggested", "Label these first", suggested, { captions: true, note: "uncertain, and different from each other" }),
     section("doubtful", "Doubtful", rest, { captions: true, note: "least certain first" }),
   ];
 }
 
-function strange() {
-  return [section("strange", "None of these?", strangers().filter(matches), { captions: true, note: "the most probable first: select what is alike and name its class" })];
+function noClass() {
+  return [section("outliers", "None of these?", outliers().filter(matches), { captions: true, note: "the most probable first: select similar images and name their class" })];
 }
 
 function byClass(items) {
@@ -38,7 +38,7 @@ function byClass(items) {
   for (const item of items) (state.labels[item] < 0 ? none : groups[state.labels[item]]).push(item);
   const found = groups.map((group, number) => {
     const open = group.filter((item) => !mine(item)).sort(byDoubt);
-    const sure = open.filter((item) => !state.strangers.has(item)); // what may be of no class is not confirmed with all the others
+    const sure = open.filter((item) => !state.outliers.has(item)); // images that may be of no class are not confirmed with the others
     return section(`class-${number}`, state.classes[number], [...open, ...group.filter(mine)], { number, open: sure });
   });
   const rank = new Map(state.suggested.map((item, i) => [item, i]));

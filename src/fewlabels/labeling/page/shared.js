@@ -1,4 +1,4 @@
-// What all parts of the page know: the project, the last answer about every image, and where the person is.
+// Shared by all parts of the page: the project, the last state, and what is focused and selected.
 
 export const page = {
   project: null, // title, names, key, pictures
@@ -13,13 +13,13 @@ export const page = {
   changed: new Set(), // whose labels the last answer changed
 };
 
-// "strange" is gone through only where there is something to see.
-export const views = () => ["class", "check", "yours", ...(strangers().length ? ["strange"] : [])];
+// "outliers" is a view only if there are some.
+export const views = () => ["class", "check", "yours", ...(outliers().length ? ["outliers"] : [])];
 
 export const mine = (item) => page.state.marks[item] !== "0";
 export const doubtful = (item) => !mine(item) && page.state.labels[item] >= 0 && page.state.confidence[item] < page.state.doubtful_below;
 // Images that probably belong to no class, the most probable first.
-export const strangers = () => [...page.state.strangers.keys()].filter((item) => !mine(item));
+export const outliers = () => [...page.state.outliers.keys()].filter((item) => !mine(item));
 export const className = (item) => (page.state.labels[item] < 0 ? "" : page.state.classes[page.state.labels[item]]);
 export const picture = (item) => (page.project.pictures ? `/thumbnail/${item}?v=${page.project.key}` : "");
 export const largePicture = (item) => `/picture/${item}?v=${page.project.key}`;

@@ -1,4 +1,4 @@
-"""Exports: what goes in comes out, nothing is overwritten, no name is too odd for a folder."""
+"""Outputs: what goes in comes out, nothing is overwritten, no name is too odd for a folder."""
 
 import csv
 import io
@@ -13,16 +13,18 @@ from pyarrow import parquet
 from fewlabels.data import read_images
 from fewlabels.errors import InputError
 from fewlabels.features import FeatureSet
+from fewlabels.labeling.answer import Answer
 from fewlabels.labeling.collection import Collection
-from fewlabels.labeling.exports import (
-    _folder_names,
+from fewlabels.labeling.journal import GivenLabel
+from fewlabels.labeling.outputs import (
+    LabelRow,
     file_into_folders,
+    folder_names,
+    make_rows,
     to_csv,
     write_label_studio,
     write_table,
 )
-from fewlabels.labeling.model import Answer
-from fewlabels.labeling.table import LabelRow, tabulate
 
 ODD = 'größe, "早餐"\u2028=1+1'
 ROWS = [
@@ -62,8 +64,8 @@ def test_none_of_these_is_a_last_column(tmp_path):
     assert [row["none_of_these"] for row in rows] == ["0.125", "0.0"]
     write_table(tmp_path / "labels.parquet", ROWS, [0.125, 0.0])
     expected = [
-        {**row._asdict(), "none_of_these": share}
-        for row, share in zip(ROWS, [0.125, 0.0], strict=True)
+        {**row._asdict(), "none_of_these": none}
+        for row, none in zip(ROWS, [0.125, 0.0], strict=True)
     ]
     assert parquet.read_table(tmp_path / "labels.parquet").to_pylist() == expected
 
@@ -163,7 +165,7 @@ def test_copies_inside_the_photos_are_refused(collection):
 
 
 def test_features_cannot_be_copied(tmp_path, blobs):
-    with pytest.raises(InputError, match="need a folder of images"):
+    with pytest.raises(InputError, match="link_to needs a folder of images"):
         file_into_folders(tmp_path / "x", [], Collection.of_features(blobs), link=True)
 
 
@@ -180,7 +182,7 @@ def test_folder_names_are_safe_and_different():
         "早" * 150,
         "con:1",
     }
-    names = _folder_names(labels)
+    names = folder_names(labels)
     assert len({name.lower() for name in names.values()} | {"unlabelled"}) == len(labels) + 1
     assert not any(set(name) & set('/\\:"<>|?*') or name.startswith(".") for name in names.values())
     assert all(len(name.encode()) <= 130 for name in names.values())
@@ -188,8 +190,10 @@ def test_folder_names_are_safe_and_different():
 
 def test_abstaining_leaves_out_only_what_the_model_doubts():
     answer = Answer(np.array([[1, 0], [0.95, 0.05], [0.4, 0.6]], dtype=np.float32), None, None, 1.0)
-    rows = tabulate(["a", "b", "c"], ["x", "y"], answer, {0: "person"}, abstain=0.9)
+    rows = make_rows(
+        ["a", "b", "c"], ["x", "y"], answer, {"a": GivenLabel("x", "person")}, abstain=0.9
+    )
     assert [(row.label, row.origin) for row in rows] == [("x", "person"), ("x", "model"), ("", "")]
     assert rows[2] == LabelRow("c", "", 0.6, "x", 0.2, "")
     with pytest.raises(InputError, match="abstain must be"):
-        tabulate(["a"], ["x", "y"], answer, {}, abstain=90)
+        make_rows(["a"], ["x", "y"], answer, {}, abstain=90)

@@ -5,9 +5,14 @@ from hypothesis import given as given_by
 from hypothesis import strategies as st
 
 from fewlabels.errors import FileFormatError, InputError
-from fewlabels.labeling.exports import to_csv
-from fewlabels.labeling.given import check_enough, check_label, labels_of_folders, read_labels
-from fewlabels.labeling.table import LabelRow
+from fewlabels.labeling.labels_file import (
+    check_enough,
+    check_label,
+    read_folder_names,
+    read_labels,
+    read_truth,
+)
+from fewlabels.labeling.outputs import LabelRow, to_csv
 
 NAMES = ("a/1.jpg", "a/2.jpg", "b/3.jpg")
 
@@ -31,36 +36,46 @@ def write(tmp_path, text, **how):
     ],
 )
 def test_the_forms_people_write(tmp_path, text):
-    assert read_labels(write(tmp_path, text), NAMES).labels == {0: "leek", 2: "apple"}
+    assert read_labels(write(tmp_path, text), NAMES).labels == {
+        "a/1.jpg": "leek",
+        "b/3.jpg": "apple",
+    }
 
 
 def test_absolute_paths_inside_the_folder(tmp_path):
     text = f"path,label\n{tmp_path}/photos/a/1.jpg,leek\n"
-    assert read_labels(write(tmp_path, text), NAMES, root=tmp_path / "photos").labels == {0: "leek"}
+    assert read_labels(write(tmp_path, text), NAMES, root=tmp_path / "photos").labels == {
+        "a/1.jpg": "leek"
+    }
 
 
 def test_paths_from_the_file_or_from_here(tmp_path, monkeypatch):
     root = tmp_path / "photos"
     text = "path,label\nphotos/a/1.jpg,leek\n../" + tmp_path.name + "/photos/b/3.jpg,apple\n"
     assert read_labels(write(tmp_path, text.replace("../", "./../")), NAMES, root=root).labels == {
-        0: "leek",
-        2: "apple",
+        "a/1.jpg": "leek",
+        "b/3.jpg": "apple",
     }
     monkeypatch.chdir(tmp_path.parent)
     (tmp_path / "elsewhere").mkdir()
     text = f"path,label\n{tmp_path.name}/photos/a/1.jpg,leek\n"
-    assert read_labels(write(tmp_path / "elsewhere", text), NAMES, root=root).labels == {0: "leek"}
+    assert read_labels(write(tmp_path / "elsewhere", text), NAMES, root=root).labels == {
+        "a/1.jpg": "leek"
+    }
     with pytest.raises(InputError, match=r"line 2: other/a/1\.jpg"):
         read_labels(write(tmp_path, "path,label\nother/a/1.jpg,leek\n"), NAMES, root=root)
 
 
 @pytest.mark.parametrize("letters", ["a, b", 'say "x"', "a\u2028b", "=1+1", "früh 早餐"])
-def test_labels_as_ptmap_wrote_them_come_back(tmp_path, letters):
+def test_labels_as_fewlabels_wrote_them_come_back(tmp_path, letters):
     rows = [
         LabelRow("a/1.jpg", letters, 1.0, "", 1.0, "person"),
         LabelRow("b/3.jpg", "leek", 1.0, "", 1.0, "import"),
     ]
-    assert read_labels(write(tmp_path, to_csv(rows)), NAMES).labels == {0: letters, 2: "leek"}
+    assert read_labels(write(tmp_path, to_csv(rows)), NAMES).labels == {
+        "a/1.jpg": letters,
+        "b/3.jpg": "leek",
+    }
 
 
 def test_guesses_do_not_come_back_as_labels(tmp_path):
@@ -71,17 +86,17 @@ def test_guesses_do_not_come_back_as_labels(tmp_path):
     found = read_labels(
         write(tmp_path, to_csv([*rows, LabelRow("a/2.jpg", "", 0.4, "leek", 0.1, "")])), NAMES
     )
-    assert found.labels == {0: "leek"}
+    assert found.labels == {"a/1.jpg": "leek"}
     assert len(found.remarks) == 1
-    assert "1 row of origin 'model' is a guess" in found.remarks[0]
-    with pytest.raises(InputError, match=r"no labels to learn from.*\. guessed"):
-        check_enough({}, 3, because=["guessed"])
+    assert "1 row of origin 'model' is a prediction" in found.remarks[0]
+    with pytest.raises(InputError, match=r"no labels to learn from.*\. a prediction"):
+        check_enough({}, 3, because=["a prediction"])
 
 
 def test_what_excel_calls_unicode_text(tmp_path):
     assert read_labels(
         write(tmp_path, "path\tlabel\r\na/1.jpg\tGrün\r\n", encoding="utf-16"), NAMES
-    ).labels == {0: "Grün"}
+    ).labels == {"a/1.jpg": "Grün"}
 
 
 @pytest.mark.parametrize("name", ["few.xlsx", "few.ods", "renamed.csv"])
@@ -108,7 +123,7 @@ def test_other_encodings_are_refused_with_the_line(tmp_path):
 
 
 def test_capital_letters_are_remarked_on():
-    remarks = check_enough({0: "Leek", 1: "leek", 2: "apple", 3: "x" * 190}, 9)
+    remarks = check_enough({"a": "Leek", "b": "leek", "c": "apple", "d": "x" * 190}, 9)
     assert "'Leek' and 'leek'" in remarks[0]
     assert all(len(remark) < 300 for remark in remarks)
 
@@ -120,7 +135,7 @@ def test_names_that_macs_decompose(tmp_path):
     )
     assert read_labels(
         write(tmp_path, f"path,label\n{composed},Müsli 早餐\n"), [decomposed]
-    ).labels == {0: "Müsli 早餐"}
+    ).labels == {decomposed: "Müsli 早餐"}
 
 
 def test_every_problem_is_listed_with_its_line(tmp_path):
@@ -142,7 +157,7 @@ def test_long_lists_are_cut(tmp_path):
 
 def test_a_label_given_twice_alike_counts_once_and_is_remarked_on(tmp_path):
     found = read_labels(write(tmp_path, "path,label\na/1.jpg,leek\na/1.jpg,leek\n"), NAMES)
-    assert found.labels == {0: "leek"}
+    assert found.labels == {"a/1.jpg": "leek"}
     assert "line 3" in found.remarks[0]
 
 
@@ -174,10 +189,9 @@ def test_a_missing_file(tmp_path):
         read_labels(tmp_path / "no.csv", NAMES)
 
 
-def test_labels_of_folders():
-    assert labels_of_folders(
-        ["leek/x/1.jpg", "2.jpg", "unlabelled/3.jpg", "Unlabeled/4.jpg"]
-    ).labels == {0: "leek"}
+def test_folder_names_are_labels():
+    names = ["leek/x/1.jpg", "2.jpg", "unlabelled/3.jpg", "Unlabeled/4.jpg"]
+    assert read_folder_names(names) == {"leek/x/1.jpg": "leek"}
 
 
 def test_labels_that_cannot_be(tmp_path):
@@ -200,6 +214,14 @@ def test_enough_labels():
     with pytest.raises(InputError, match="no labels to learn from"):
         check_enough({}, 5)
     with pytest.raises(InputError, match="at least two classes, got only 'leek'"):
-        check_enough({0: "leek", 1: "leek"}, 5)
-    assert "One label only: 'apple'" in check_enough({0: "leek", 1: "leek", 2: "apple"}, 5)[0]
-    assert "nothing left" in check_enough({0: "leek", 1: "apple"}, 2)[-1]
+        check_enough({"a": "leek", "b": "leek"}, 5)
+    remarks = check_enough({"a": "leek", "b": "leek", "c": "apple"}, 5)
+    assert "Only one label each for 'apple'" in remarks[0]
+    assert "nothing left" in check_enough({"a": "leek", "b": "apple"}, 2)[-1]
+
+
+def test_truth_by_folders_or_file(tmp_path):
+    assert read_truth("folders", ("a/1.jpg", "2.jpg"), root=None).labels == {"a/1.jpg": "a"}
+    path = write(tmp_path, "path,label\nb/3.jpg,plum\n")
+    assert read_truth(str(path), NAMES, root=None).labels == {"b/3.jpg": "plum"}
+    assert read_truth(None, NAMES, root=None).labels == {}

@@ -1,0 +1,317 @@
+"""From what a person names (folder of images, file of features, project) to items and labels."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from fewlabels.data import ImageSet, read_images
+from fewlabels.data.listing import SUFFIXES
+from fewlabels.errors import FileFormatError, InputError
+from fewlabels.features import FeatureSet, read_features
+from fewlabels.io.files import require_file
+from fewlabels.io.words import count
+from fewlabels.labeling.collection import (
+    Collection,
+    Extraction,
+    known_names,
+    remark_problems,
+    remark_unreadable,
+)
+from fewlabels.labeling.journal import IMPORT, GivenLabel
+from fewlabels.labeling.labels_file import (
+    FOLDERS,
+    LabelsRead,
+    check_enough,
+    read_folder_names,
+    read_labels,
+    read_truth,
+    remark_lost,
+)
+from fewlabels.labeling.project import FEATURES, Project, is_project, stamps_of
+
+ELSEWHERE = "labels:"  # before the names of labelled images that are in another folder
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """Items to label, the labels that were given, and remarks about both."""
+
+    collection: Collection
+    given: dict[str, GivenLabel]  # by name
+    remarks: tuple[str, ...]
+    backbone: str  # "" where features were given
+    n_listed: int  # the first items are the person's; labelled images from elsewhere come after
+    truth: dict[str, str] | None = None  # true labels by name, where they were given
+    stamps: Mapping[str, str] | None = None  # of the images before their features were computed
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The given labels by name."""
+        return {name: given.label for name, given in self.given.items()}
+
+    def begin_project(self, folder: Path) -> Project:
+        """A new project of these items, open for writing, with the labels imported."""
+        items = self.collection
+        if self.n_listed < len(items):
+            raise InputError(
+                "a project must hold all its labelled images in one folder, got some from "
+                "elsewhere. Put them into the folder of photos, or give the labels as a CSV file."
+            )
+        project = Project.create(
+            folder,
+            FeatureSet.from_arrays(
+                items.features, [-1] * len(items), [], items.provenance, items.names
+            ),
+            title=items.title,
+            root=items.root,
+            backbone=self.backbone,
+            stamps=self.stamps,
+        )
+        project.import_labels(self.labels)
+        return project
+
+
+class Named(NamedTuple):
+    """What a person named to be labelled."""
+
+    path: Path
+    root: Path | None  # the folder of its images; None for features
+    features: Path | None  # the file of its features; None for a folder
+    backbone: str | None = None  # of a project, "" for given features; None for anything else
+
+    @property
+    def is_project(self) -> bool:
+        """Whether it is a labelling project."""
+        return self.backbone is not None
+
+    def check_backbone(self, given: str | None) -> None:
+        """Refuse a backbone that would have no effect."""
+        if given is None or self.features is None or given == self.backbone:
+            return
+        what = "which holds features already"
+        if self.is_project:
+            kept = f"features by {self.backbone}" if self.backbone else "given features"
+            what = f"a project of {kept}"
+        raise InputError(f"backbone must be left out for {self.path}, {what}, got '{given}'.")
+
+
+def identify(path: Path) -> Named:
+    """Find out whether a path is a project, a folder of images or a file of features."""
+    if is_project(path):
+        with Project.open(path) as project:
+            return Named(path, project.root, path / FEATURES, project.backbone)
+    if path.is_dir():
+        return Named(path, path, None)
+    if path.suffix.lower() in SUFFIXES:
+        raise InputError(
+            f"{path} is one image. Name a folder of images to label, "
+            f"or use `fewlabels predict MODEL {path.name}`."
+        )
+    require_file(path, holds="features")
+    return Named(path, None, path)
+
+
+def read_inputs(
+    path: Path | Named,
+    *,
+    labels: Path | None = None,
+    extraction: Extraction = Extraction(),  # noqa: B008 - it is frozen
+    enough: bool = False,
+    truth: str | None = None,
+) -> Inputs:
+    """Items, features and labels of a folder of images, a file of features or a project.
+
+    Args:
+        path: What to label.
+        labels: A CSV file, or a folder with one sub-folder per class. If left out, the labels that
+            `path` itself has: sub-folders, labels in the file, or decisions in the project.
+        extraction: How images become features.
+        enough: Refuse labels of fewer than two classes, before any image is read.
+        truth: As in `read_truth`; read before any image is.
+    """
+    named = path if isinstance(path, Named) else identify(path)
+    named.check_backbone(extraction.backbone)
+    if named.is_project:
+        return _read_project(named.path, labels, truth)
+    if named.root is not None:
+        return _read_folder(named.root, labels, extraction, enough=enough, truth=truth)
+    return _read_features(named.path, labels, truth)
+
+
+def _read_folder(
+    folder: Path, labels: Path | None, extraction: Extraction, *, enough: bool, truth: str | None
+) -> Inputs:
+    unreadable = remark_unreadable([folder])
+    try:
+        images = read_images(folder)
+    except FileFormatError as error:
+        raise FileFormatError(" ".join([str(error), *unreadable])) from error
+    # All files of labels are checked before any image is read, which may take minutes.
+    n_photos, known = len(images), known_names(images)
+    true = read_truth(truth, known, root=folder)
+    if labels is None:
+        given = LabelsRead(read_folder_names(images.names))
+    elif labels.is_dir():
+        images, found = _join(images, read_images(labels), labels)
+        given = LabelsRead(found)
+    else:
+        given = read_labels(labels, known, root=folder)
+    if enough:
+        _check_enough(given, images.names)
+    stamps = stamps_of(images)
+    features, warned = extraction(images)
+    collection = Collection.of_features(features, title=images.name).with_images(images, folder)
+    if enough:
+        _check_enough(given, collection.names)
+    lost = remark_lost(given.labels, collection.names)
+    remarks = [*unreadable, *true.remarks, *given.remarks, *remark_problems(images), *warned, *lost]
+    elsewhere = set(images.names[n_photos:])
+    return Inputs(
+        collection,
+        _imported(_among(given.labels, collection.names)),
+        tuple(remarks),
+        extraction.name,
+        sum(name not in elsewhere for name in collection.names),
+        None if truth is None else _among(true.labels, collection.names),
+        stamps,
+    )
+
+
+def _check_enough(given: LabelsRead, names: tuple[str, ...]) -> None:
+    because = [*given.remarks, *remark_lost(given.labels, names)]
+    check_enough(_among(given.labels, names), len(names), because=because)
+
+
+def _among(labels: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
+    """The labels of these items, in their order."""
+    return {name: labels[name] for name in names if name in labels}
+
+
+def _imported(labels: Mapping[str, str]) -> dict[str, GivenLabel]:
+    return {name: GivenLabel(label, IMPORT) for name, label in labels.items()}
+
+
+def _join(photos: ImageSet, labelled: ImageSet, folder: Path) -> tuple[ImageSet, dict[str, str]]:
+    """Photos and labelled images in one set, and the labels by name.
+
+    A labelled image with the content of a photo is that photo; it is not added a second time.
+    """
+    if not labelled.class_names:
+        raise FileFormatError(
+            f"{folder} must hold one sub-folder per class, got images without one. "
+            "Sort them into sub-folders."
+        )
+    by_size: dict[int, list[int]] = {}
+    for index in range(len(photos)):
+        by_size.setdefault(_size(photos, index), []).append(index)
+    given: dict[str, str] = {}
+    added = []
+    for index in np.flatnonzero(labelled.labels >= 0).tolist():
+        label = labelled.class_names[labelled.labels[index]]
+        same = [
+            each
+            for each in by_size.get(_size(labelled, index), [])
+            if photos.digest(each) == labelled.digest(index)
+        ]
+        for name in (photos.names[each] for each in same):
+            if given.setdefault(name, label) != label:
+                raise InputError(
+                    f"{folder}: the same image is in '{given[name]}' and in '{label}' "
+                    f"({labelled.names[index]}). Keep it in one class."
+                )
+        if not same:
+            added.append(index)
+            given[ELSEWHERE + labelled.names[index]] = label
+    extra = labelled.subset(added)
+    joined = replace(
+        photos,
+        class_names=(),
+        labels=np.full(len(photos) + len(extra), -1),
+        names=(*photos.names, *(ELSEWHERE + name for name in extra.names)),
+        sources=(*photos.sources, *extra.sources),
+        problems=(*photos.problems, *labelled.problems),
+    )
+    return joined, given
+
+
+def _size(images: ImageSet, index: int) -> int:
+    path = images.path(index)
+    return -1 if path is None else path.stat().st_size
+
+
+def _read_features(path: Path, labels: Path | None, truth: str | None) -> Inputs:
+    features = read_features(path, labels_needed=False)
+    collection = Collection.of_features(features, title=path.stem)
+    if labels is None:
+        given = LabelsRead(
+            {
+                name: features.class_names[number]
+                for name, number in zip(collection.names, features.labels, strict=True)
+                if number >= 0
+            }
+        )
+    elif labels.is_dir():
+        raise InputError(
+            f"labels must be a CSV file where features are given, got the folder {labels}."
+        )
+    else:
+        given = read_labels(labels, collection.names)
+    true = read_truth(truth, collection.names, root=None)
+    return Inputs(
+        collection,
+        _imported(given.labels),
+        (*true.remarks, *given.remarks),
+        "",
+        len(collection),
+        None if truth is None else true.labels,
+    )
+
+
+def _read_project(path: Path, labels: Path | None, truth: str | None) -> Inputs:
+    if labels is not None:
+        raise InputError(
+            "labels must be left out for a project, which has its own. "
+            f"Import them into it with `fewlabels serve {path}`."
+        )
+    with Project.open(path) as project:
+        images = project.list_images()
+        collection = project.load(images)
+        known = collection.names if images is None else known_names(images)
+        true = read_truth(truth, known, root=collection.root)
+        remarks = list(true.remarks)
+        if images is not None and project.backbone:
+            remarks += _remark_newcomers(path, len(project.newcomers(images)))
+        return Inputs(
+            collection,
+            project.given(collection),
+            tuple(remarks),
+            project.backbone,
+            len(collection),
+            None if truth is None else _among(true.labels, collection.names),
+        )
+
+
+def _remark_newcomers(project: Path, n: int) -> list[str]:
+    if not n:
+        return []
+    was, them = ("was", "it") if n == 1 else ("were", "them")
+    return [
+        f"{count(n, 'photo')} {was} added or changed since: "
+        f"run `fewlabels serve {project}` to include {them}."
+    ]
+
+
+def files_read(
+    named: Named, *, labels: Path | None, truth: str | None, backbone: str | None
+) -> dict[str, Path | None]:
+    """The files that labelling reads, by argument: no output may overwrite them."""
+    weights = None if backbone is None else Path(backbone)
+    return {
+        "photos": named.features,
+        "labels": labels,
+        "truth": None if truth in (None, FOLDERS) else Path(truth),
+        "backbone": weights if weights is not None and weights.is_file() else None,
+    }

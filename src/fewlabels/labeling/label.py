@@ -1,0 +1,154 @@
+"""label_folder: all labels of a folder from a few, written in every form that is asked for."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from fewlabels.features.extraction import Progress
+from fewlabels.features.store import FeatureStore
+from fewlabels.io.files import check_apart, check_suffix, check_writable
+from fewlabels.labeling.answer import DEFAULT_METHOD, check_method
+from fewlabels.labeling.collection import Extraction
+from fewlabels.labeling.inputs import files_read, identify, read_inputs
+from fewlabels.labeling.labels_file import check_truth
+from fewlabels.labeling.outcome import Outcome, label_inputs
+from fewlabels.labeling.outputs import (
+    check_abstain,
+    check_class_folders,
+    check_table,
+    file_into_folders,
+    write_label_studio,
+    write_table,
+)
+from fewlabels.labeling.predict import check_model, save_model
+from fewlabels.labeling.report import write_report
+
+LABEL_STUDIO_PREFIX = "/data/local-files/?d="  # of files on the disk of Label Studio's server
+
+
+def label_folder(
+    photos: str | Path,
+    labels: str | Path | None = None,
+    *,
+    output: str | Path | None = None,
+    method: str = DEFAULT_METHOD,
+    settings: Mapping[str, str] | None = None,
+    backbone: str | None = None,
+    abstain: float = 0.0,
+    none_of_these: bool = False,
+    truth: str | Path | None = None,
+    report: str | Path | None = None,
+    model: str | Path | None = None,
+    copy_to: str | Path | None = None,
+    link_to: str | Path | None = None,
+    label_studio: str | Path | None = None,
+    label_studio_prefix: str = LABEL_STUDIO_PREFIX,
+    device: str = "auto",
+    batch_size: int | None = None,
+    n_workers: int | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Outcome:
+    """Label a folder of images from a few labels, as `fewlabels label` does.
+
+    Everything that can be refused is refused before the images are read.
+
+    Args:
+        photos: Folder of images, file of features, or labelling project.
+        labels: CSV file with columns path and label, or folder with one sub-folder per class. If
+            left out: sub-folders of `photos`, labels in the file, or decisions in the project.
+        output: Where the labels are written: .csv or .parquet.
+        method: Name of the method.
+        settings: Values of its knobs other than the defaults, by name.
+        backbone: efficientnet-lite0 (the default), timm:NAME, hf:ORG/NAME, the path of a
+            checkpoint, or several: "a+b".
+        abstain: Confidence, 0 to 1, below which a label is left out.
+        none_of_these: Whether to compute the probability that an image belongs to no class.
+        truth: True labels to compare with: a CSV file, or "folders" for the sub-folders.
+        report: Where a report is written (.html).
+        model: Where a model for `predict_images` is written (.safetensors).
+        copy_to: Folder into which images are copied, one sub-folder per class.
+        link_to: The same with links.
+        label_studio: Where predictions for Label Studio are written (.json).
+        label_studio_prefix: What Label Studio needs before each path.
+        device: auto, cpu, cuda or mps.
+        batch_size: Images per batch of the network.
+        n_workers: Threads that read images; 0 for none.
+        on_progress: Called while features are computed.
+
+    Returns:
+        The labels as `rows`, probabilities as `answer.probabilities`, an estimate of the accuracy
+        as `estimate`, and `remarks` about the images and labels.
+
+    Example:
+        >>> from tempfile import mkdtemp
+        >>> from fewlabels import FeatureSet
+        >>> vectors = [[9, 1, 0], [8, 2, 1], [9, 2, 0], [1, 9, 1], [0, 8, 2], [1, 8, 1]]
+        >>> features = FeatureSet.from_arrays(vectors, ["leek", "", "", "plum", "", ""])
+        >>> path = Path(mkdtemp()) / "features.safetensors"
+        >>> features.save(path)
+        >>> outcome = label_folder(path)
+        >>> [row.label for row in outcome.rows]
+        ['leek', 'leek', 'leek', 'plum', 'plum', 'plum']
+    """
+    named = identify(Path(photos))
+    labels, output, report, model, copy_to, link_to, label_studio = (
+        None if path is None else Path(path)
+        for path in (labels, output, report, model, copy_to, link_to, label_studio)
+    )
+    truth = None if truth is None else str(truth)
+    check_method(method, settings)
+    check_abstain(abstain)
+    named.check_backbone(backbone)
+    if output is not None:
+        check_table(output)
+    check_apart(
+        files_read(named, labels=labels, truth=truth, backbone=backbone),
+        {
+            "output": output,
+            "report": report,
+            "label_studio": label_studio,
+            "model": model,
+            "copy_to": copy_to,
+            "link_to": link_to,
+        },
+    )
+    check_truth(truth)
+    for argument, file, suffix in (
+        ("report", report, ".html"),
+        ("label_studio", label_studio, ".json"),
+    ):
+        if file is not None:
+            check_writable(file)
+            check_suffix(argument, file, [suffix])
+    if model is not None:
+        check_model(model)
+    folders = {"copy_to": copy_to, "link_to": link_to}
+    for argument, folder in folders.items():
+        if folder is not None:
+            check_class_folders(argument, folder, named.root)
+
+    extraction = Extraction(backbone, device, batch_size, n_workers, FeatureStore(), on_progress)
+    inputs = read_inputs(named, labels=labels, extraction=extraction, enough=True, truth=truth)
+    outcome = label_inputs(
+        inputs, method=method, settings=settings, abstain=abstain, none_of_these=none_of_these
+    )
+
+    if output is not None:
+        write_table(output, outcome.rows, outcome.none_of_these)
+    if label_studio is not None:
+        write_label_studio(label_studio, outcome.rows, prefix=label_studio_prefix)
+    if model is not None:
+        save_model(model, outcome)
+    if report is not None:
+        write_report(report, outcome, inputs.truth)
+    remarks = []
+    for argument, folder in folders.items():
+        if folder is None:
+            continue
+        link = argument == "link_to"
+        if n_others := file_into_folders(folder, outcome.rows, inputs.collection, link=link):
+            remarks.append(
+                f"{folder} holds {n_others:,} other files, perhaps of an earlier run: "
+                "nothing was removed."
+            )
+    return replace(outcome, remarks=(*outcome.remarks, *remarks))

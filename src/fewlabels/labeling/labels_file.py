@@ -1,0 +1,317 @@
+"""Labels that a person gave: read from a CSV file or from folder names, keyed by item name."""
+
+import codecs
+import csv
+import io
+import os
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from fewlabels.errors import FileFormatError, InputError
+from fewlabels.io.words import count, listing
+from fewlabels.labeling.journal import MODEL
+
+NAME_COLUMNS = ("path", "file_name", "filename", "file", "image", "name")
+LABEL_COLUMNS = ("label", "class", "category")
+ORIGIN = "origin"  # the column of files that fewlabels wrote
+FOLDERS = "folders"  # as true labels: the names of the sub-folders
+SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods", ".numbers")
+UNLABELLED_FOLDERS = ("unlabelled", "unlabeled")  # sub-folders that are not a class
+MOST_SHOWN = 8  # lines or classes that a message lists
+LONGEST_SHOWN = 40  # characters of a label in a message
+LONGEST_LABEL = 200  # characters: labels become folder names, which may have 255 bytes at most
+
+
+class LabelsRead(NamedTuple):
+    """Labels by item name, and remarks for the person."""
+
+    labels: dict[str, str]
+    remarks: tuple[str, ...] = ()
+
+
+def read_labels(path: Path, names: Sequence[str], *, root: Path | None = None) -> LabelsRead:
+    """Labels of a CSV file with a column of paths and a column of labels.
+
+    Rows with an empty label or with the origin "model" are not labels. Unknown paths and
+    contradictions are refused together, each with its line number. The same label given twice
+    counts once, with a remark.
+
+    Args:
+        path: The file: comma, semicolon or tab between the columns, UTF-8.
+        names: The names of the items.
+        root: The folder of the items. With it, paths in the file may also be absolute, or relative
+            to the file or to the current folder.
+    """
+    lookup = _Lookup(names, root, beside=path.parent)
+    first: dict[str, tuple[int, str]] = {}  # item: line and label
+    unknown, contrary, again, predicted = [], [], [], []
+    for line, written, label, origin in _read_rows(path):
+        if origin == MODEL:  # a file that fewlabels wrote: a prediction is not a person's label
+            predicted.append(line)
+            continue
+        label = check_label(label, where=f"{path}, line {line}: ")
+        name = lookup.find(written)
+        if name is None:
+            unknown.append(f"line {line}: {written}")
+        elif not label:
+            continue
+        elif name not in first:
+            first[name] = (line, label)
+        elif first[name][1] == label:
+            again.append(line)
+        else:
+            before, other = first[name]
+            contrary.append(
+                f"lines {before} and {line}: {written} is '{_short(other)}' and '{_short(label)}'"
+            )
+    problems = []
+    if unknown:
+        paths = count(len(unknown), "path")
+        problems.append(f"{paths} not found among the {len(names):,} items:\n{_lines(unknown)}")
+    if contrary:
+        labels = count(len(contrary), "contradictory label")
+        problems.append(f"{labels}:\n{_lines(contrary)}")
+    if problems:
+        raise InputError(
+            f"{path}: "
+            + "\n".join(problems)
+            + "\nCorrect or delete these lines. Paths are relative to the folder of images."
+        )
+    remarks = []
+    if predicted:
+        words = "is a prediction" if len(predicted) == 1 else "are predictions"
+        remarks.append(
+            f"{path}: {count(len(predicted), 'row')} of origin '{MODEL}' {words} of fewlabels, "
+            "not used as labels. Clear the origin of those that you have checked."
+        )
+    if again:
+        remarks.append(
+            f"{path}: {count(len(again), 'label')} given twice "
+            f"(line {listing(again, most=MOST_SHOWN)})."
+        )
+    return LabelsRead({name: label for name, (_, label) in first.items()}, tuple(remarks))
+
+
+def read_folder_names(names: Iterable[str]) -> dict[str, str]:
+    """Labels from the first folder of each path; none without one or in a folder "unlabelled".
+
+    >>> read_folder_names(["leek/1.jpg", "2.jpg", "unlabelled/3.jpg"])
+    {'leek/1.jpg': 'leek'}
+    """
+    parts = {name: PurePosixPath(name).parts for name in names}
+    return {
+        name: folders[0]
+        for name, folders in parts.items()
+        if len(folders) > 1 and folders[0].lower() not in UNLABELLED_FOLDERS
+    }
+
+
+def check_truth(truth: str | None) -> None:
+    """Refuse what `read_truth` could not read, before any work is done."""
+    if truth not in (None, FOLDERS) and not Path(truth).is_file():
+        raise FileFormatError(
+            f"truth must be '{FOLDERS}' or a CSV file with columns path and label, got '{truth}', "
+            "which is not a file. Check the path for typos."
+        )
+
+
+def read_truth(truth: str | None, names: Sequence[str], *, root: Path | None) -> LabelsRead:
+    """True labels to compare with: a CSV file, or "folders" for the names of the sub-folders."""
+    if truth is None:
+        return LabelsRead({})
+    if truth == FOLDERS:
+        return LabelsRead(read_folder_names(names))
+    return read_labels(Path(truth), names, root=root)
+
+
+def check_label(label: str, *, where: str = "") -> str:
+    """A label without spaces around it, in composed Unicode; refused if too long or not text.
+
+    >>> check_label(" leek ")
+    'leek'
+    """
+    label = unicodedata.normalize("NFC", label.strip())
+    if len(label) > LONGEST_LABEL:
+        raise InputError(
+            f"{where}a label must have at most {LONGEST_LABEL} characters, got {len(label)}: "
+            f"'{_short(label)}'. Shorten it."
+        )
+    if any(unicodedata.category(letter) in ("Cc", "Cs") for letter in label):
+        raise InputError(
+            f"{where}a label must be one line of plain text, got {label[:LONGEST_SHOWN]!r}."
+        )
+    return label
+
+
+def check_enough(
+    labels: Mapping[str, str], n_items: int, *, because: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """Refuse fewer than two classes; remarks about classes with few labels.
+
+    Args:
+        labels: By item name.
+        n_items: Number of items.
+        because: Remarks made already, which may be the reason why there are too few.
+    """
+    counts = Counter(labels.values())
+    if not counts:
+        words = (
+            "there are no labels to learn from. Give labels=FILE.csv with columns path and label, "
+            "or sort a few images into one sub-folder per class."
+        )
+        raise InputError(" ".join([words, *because]))
+    if len(counts) == 1:
+        words = (
+            f"there must be labels of at least two classes, got only '{_short(next(iter(counts)))}'"
+            ". Label a few images of another class."
+        )
+        raise InputError(" ".join([words, *because]))
+    remarks = []
+    same: dict[str, list[str]] = {}
+    for name in sorted(counts):
+        same.setdefault(name.casefold(), []).append(name)
+    if twins := [names for names in same.values() if len(names) > 1]:
+        words = listing((" and ".join(map(_quoted, names)) for names in twins), separator="; ")
+        remarks.append(f"Classes that differ only in capital letters count as different: {words}.")
+    if single := sorted(name for name, n in counts.items() if n == 1):
+        remarks.append(
+            f"Only one label each for {listing(map(_quoted, single), most=MOST_SHOWN)}. "
+            "With two or more, accuracy is higher and can be estimated."
+        )
+    if len(labels) == n_items:
+        remarks.append(f"All {n_items:,} images have a label: there is nothing left to label.")
+    return tuple(remarks)
+
+
+def remark_lost(labels: Mapping[str, str], names: Iterable[str]) -> list[str]:
+    """A remark about labels of items that are not among `names`, if there are any.
+
+    It also names the classes that have no other label.
+    """
+    known = set(names)
+    lost = [name for name in labels if name not in known]
+    if not lost:
+        return []
+    left = {label for name, label in labels.items() if name in known}
+    gone = sorted({labels[name] for name in lost} - left)
+    classes = ""
+    if gone:
+        which = "this class has" if len(gone) == 1 else "these classes has"
+        classes = f" No other image of {which} a label: {listing(gone, separator='; ')}."
+    lost_names = listing(lost, separator="; ")
+    return [
+        f"{count(len(lost), 'label')} lost with images that cannot be read: {lost_names}.{classes}"
+    ]
+
+
+class _Lookup:
+    """Finds the name of an item by the path that a person wrote.
+
+    The path may be relative to the folder, to the file of labels or to the current folder; it may
+    be absolute, have back slashes, or be only a file name that occurs once.
+    """
+
+    def __init__(self, names: Sequence[str], root: Path | None, *, beside: Path) -> None:
+        self.root = root
+        self.starts = (beside, Path())  # where relative paths may start, besides the folder itself
+        self.names = {_normal(name): name for name in names}
+        bare: dict[str, list[str]] = {}
+        for normal, name in self.names.items():
+            bare.setdefault(PurePosixPath(normal).name, []).append(name)
+        self.bare = {file: found[0] for file, found in bare.items() if len(found) == 1}
+
+    def find(self, written: str) -> str | None:
+        wanted = _normal(written)
+        found = self.names.get(wanted, self.bare.get(wanted))
+        if found is not None or self.root is None:
+            return found
+        for root in (self.root.absolute(), self.root.resolve()):
+            for start in self.starts:
+                # Joined with an absolute path, the result is that path.
+                path = Path(os.path.normpath(start.absolute() / wanted))
+                if path.is_relative_to(root):
+                    found = self.names.get(_normal(path.relative_to(root).as_posix()))
+                    if found is not None:
+                        return found
+        return None
+
+
+def _normal(name: str) -> str:
+    # Macs write file names decomposed (NFD), most editors composed (NFC).
+    return unicodedata.normalize("NFC", name.strip().replace("\\", "/").removeprefix("./"))
+
+
+def _read_rows(path: Path) -> Iterable[tuple[int, str, str, str]]:
+    """(line number, name, label, origin) of each row that is not blank."""
+    if not path.is_file():
+        raise FileFormatError(f"{path} is not a file of labels. Check the path for typos.")
+    text = _read_text(path)
+    first = text.partition("\n")[0].strip("\r")
+    if not first:
+        raise FileFormatError(
+            f"{path} must begin with a line 'path,label', "
+            f"got {'an empty line' if text else 'an empty file'}."
+        )
+    separator = max(",;\t", key=first.count)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    header = [word.strip().lower() for word in first.replace('"', "").split(separator)]
+    name_at = next((header.index(word) for word in NAME_COLUMNS if word in header), None)
+    label_at = next((header.index(word) for word in LABEL_COLUMNS if word in header), None)
+    if name_at is None or label_at is None:
+        way = "Rename them, or add the line 'path,label' where there is none."
+        if name_at is not None:
+            way = "Rename the column of labels to label."
+        elif label_at is not None:
+            way = "Rename the column of paths to path."
+        raise FileFormatError(
+            f"{path} must begin with the names of its columns, "
+            f"path (or {', '.join(NAME_COLUMNS[1:])}) and label (or {', '.join(LABEL_COLUMNS[1:])})"
+            f", got '{first[:80]}'. {way}"
+        )
+    origin_at = header.index(ORIGIN) if ORIGIN in header else None
+    line = 1
+    try:
+        for row in reader:
+            if line > 1 and any(word.strip() for word in row):
+                row = [*row, *[""] * (len(header) - len(row))]
+                origin = "" if origin_at is None else row[origin_at].strip().lower()
+                yield line, row[name_at], row[label_at], origin
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise FileFormatError(
+            f"{path}, line {line}: {error}. "
+            "Close the quotation mark that may be open there, and save the file as CSV again."
+        ) from error
+
+
+def _read_text(path: Path) -> str:
+    """The text of a file, in UTF-8 or in UTF-16, which Excel calls Unicode text."""
+    content = path.read_bytes()
+    if path.suffix.lower() in SPREADSHEETS or content.startswith(b"PK\x03\x04"):
+        raise FileFormatError(
+            f"{path} is a spreadsheet. Open it and save it as 'CSV UTF-8', then give that file."
+        )
+    utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    try:
+        return content.decode("utf-16" if utf16 else "utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise FileFormatError(
+            f"{path}, line {line}: the file must be text in UTF-8, got another encoding. "
+            "Save it as 'CSV UTF-8'."
+        ) from None
+
+
+def _short(label: str) -> str:
+    return label if len(label) <= LONGEST_SHOWN else f"{label[:LONGEST_SHOWN]}…"
+
+
+def _quoted(label: str) -> str:
+    return f"'{_short(label)}'"
+
+
+def _lines(lines: Sequence[str]) -> str:
+    return "  " + listing(lines, most=MOST_SHOWN, separator="\n  ")

@@ -1,0 +1,259 @@
+"""The labels as rows, and in the forms to carry on with: CSV, parquet, Label Studio, folders."""
+
+import csv
+import io
+import json
+import re
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from fewlabels.errors import InputError, MissingExtraError
+from fewlabels.io.files import (
+    check_suffix,
+    check_writable,
+    make_folder,
+    unwritable,
+    write_file,
+)
+from fewlabels.labeling.answer import Answer
+from fewlabels.labeling.collection import Collection
+from fewlabels.labeling.journal import MODEL, GivenLabel
+
+UNKNOWN_FOLDER = "unlabelled"  # of images that the model left without a label
+FORBIDDEN = re.compile(r'[<>:"/\\|?*\x00-\x1f]')  # in file names on Windows, the strictest system
+NONE = "none_of_these"  # the column of the probability of belonging to no class
+TABLES = (".csv", ".parquet")
+LONGEST_NAME = 120  # bytes of UTF-8 of a folder's name; file systems allow 255
+
+
+class LabelRow(NamedTuple):
+    """One row of the result; the label is empty where it is unknown or too doubtful."""
+
+    path: str
+    label: str
+    confidence: float
+    runner_up: str
+    margin: float
+    origin: str  # person, import, model, or empty without a label
+
+
+def check_abstain(abstain: float) -> None:
+    """Refuse what is not a confidence."""
+    if not 0 <= abstain <= 1:
+        raise InputError(
+            f"abstain must be a confidence from 0 to 1, got {abstain}. "
+            "0.9 leaves out labels that are less than 90 % sure."
+        )
+
+
+def make_rows(
+    names: Sequence[str],
+    class_names: Sequence[str],
+    answer: Answer | None,
+    given: Mapping[str, GivenLabel],
+    *,
+    abstain: float = 0.0,
+) -> list[LabelRow]:
+    """The rows of all items, in their order.
+
+    Args:
+        names: Of the items.
+        class_names: Of the columns of the answer.
+        answer: None while there is none: only given labels are filled in then.
+        given: The labels that a person or a file gave, by name.
+        abstain: Confidence below which the model's label is left out.
+    """
+    check_abstain(abstain)
+    order, top = (None, None) if answer is None else answer.top_two
+    rows = []
+    for row, name in enumerate(names):
+        if name in given:
+            label, origin, _ = given[name]
+            rows.append(LabelRow(name, label, 1.0, "", 1.0, origin))
+        elif order is None or top is None:
+            rows.append(LabelRow(name, "", 0.0, "", 0.0, ""))
+        else:
+            first, second = (class_names[number] for number in order[row])
+            confidence, margin = float(top[row, 0]), float(top[row, 0]) - float(top[row, 1])
+            kept = confidence >= abstain
+            rows.append(
+                LabelRow(
+                    name,
+                    first if kept else "",
+                    round(confidence, 4),
+                    second,
+                    round(margin, 4),
+                    MODEL if kept else "",
+                )
+            )
+    return rows
+
+
+def to_csv(rows: Sequence[LabelRow], none_of_these: Sequence[float] | None = None) -> str:
+    """One line per row under the names of the columns; `none_of_these` becomes a last column."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    if none_of_these is None:
+        writer.writerow(LabelRow._fields)
+        writer.writerows(rows)
+    else:
+        writer.writerow((*LabelRow._fields, NONE))
+        writer.writerows((*row, none) for row, none in zip(rows, none_of_these, strict=True))
+    return text.getvalue()
+
+
+def check_table(path: Path) -> None:
+    """Refuse a path that `write_table` could not write, before any work is done."""
+    check_suffix("output", path, TABLES)
+    check_writable(path)
+    if path.suffix.lower() == ".parquet":
+        try:
+            import pyarrow.parquet  # noqa: F401 - only to see whether it is there
+        except ImportError:
+            raise MissingExtraError(
+                "pyarrow", extra="parquet", purpose="Writing .parquet files"
+            ) from None
+
+
+def write_table(
+    path: Path, rows: Sequence[LabelRow], none_of_these: Sequence[float] | None = None
+) -> None:
+    """Write a .csv or .parquet file; `none_of_these` as in `to_csv`."""
+    check_table(path)
+    if path.suffix.lower() == ".parquet":
+        write_file(path, _to_parquet(rows, none_of_these))
+    else:
+        write_file(path, to_csv(rows, none_of_these).encode())
+
+
+def _to_parquet(rows: Sequence[LabelRow], none_of_these: Sequence[float] | None) -> bytes:
+    import pyarrow
+    from pyarrow import parquet
+
+    table = pyarrow.Table.from_pylist([row._asdict() for row in rows])
+    if none_of_these is not None:
+        table = table.append_column(NONE, [none_of_these])
+    buffer = io.BytesIO()
+    parquet.write_table(table, buffer)
+    return buffer.getvalue()
+
+
+def write_label_studio(path: Path, rows: Sequence[LabelRow], *, prefix: str) -> None:
+    """Tasks with predictions for Label Studio's import, `<Choices name="label" toName="image">`.
+
+    Args:
+        path: The .json file.
+        rows: Rows without a label become tasks without a prediction.
+        prefix: What comes before each path, such as "/data/local-files/?d=photos/".
+    """
+    tasks = [_task(row, prefix) for row in rows]
+    write_file(path, (json.dumps(tasks, indent=1, ensure_ascii=False) + "\n").encode())
+
+
+def _task(row: LabelRow, prefix: str) -> dict[str, Any]:
+    task: dict[str, Any] = {"data": {"image": prefix + quote(row.path)}}
+    if row.label:
+        choice = {
+            "from_name": "label",
+            "to_name": "image",
+            "type": "choices",
+            "value": {"choices": [row.label]},
+        }
+        prediction = {
+            "model_version": f"fewlabels ({row.origin})",
+            "score": row.confidence,
+            "result": [choice],
+        }
+        task["predictions"] = [prediction]
+    return task
+
+
+def file_into_folders(
+    folder: Path, rows: Sequence[LabelRow], collection: Collection, *, link: bool
+) -> int:
+    """Copy or link every image into a folder of its class; returns the number of other files there.
+
+    An image that is there already under the same name is left alone. Nothing is overwritten or
+    removed: 'a/1.jpg' and 'b/1.jpg' become '1.jpg' and '1-2.jpg'.
+    """
+    check_class_folders("link_to" if link else "copy_to", folder, collection.root)
+    place: Callable[[Path, Path], object] = _link if link else shutil.copy2
+    folders = folder_names({row.label for row in rows if row.label})
+    filed: set[Path] = set()
+    for row, item in enumerate(rows):
+        source = collection.path(row)
+        if source is None:
+            continue
+        target = folder / folders.get(item.label, UNKNOWN_FOLDER) / Path(item.path).name
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target, there = _find_place(source, target, filed)
+            if not there:
+                place(source, target)
+        except OSError as error:
+            raise unwritable(target, error) from error
+        filed.add(target)
+    inside = [path for each in folder.iterdir() if each.is_dir() for path in each.iterdir()]
+    return sum(path not in filed for path in inside)
+
+
+def check_class_folders(argument: str, folder: Path, root: Path | None) -> None:
+    """Refuse a folder for copies that cannot be written, or that lies among the images.
+
+    Args:
+        argument: Its name in messages.
+        folder: Where the copies would go.
+        root: The folder of the images; None where there are only features.
+    """
+    if root is None:
+        raise InputError(f"{argument} needs a folder of images, got features only. Leave it out.")
+    if folder.resolve().is_relative_to(root.resolve()):
+        raise InputError(
+            f"{argument} must not lie inside the folder of images {root}, got {folder}: "
+            "the copies would be taken for images next time. Choose another folder."
+        )
+    make_folder(folder)
+
+
+def _link(source: Path, target: Path) -> None:
+    target.symlink_to(source.absolute())  # a relative link would be read from the target's folder
+
+
+def _find_place(source: Path, target: Path, filed: set[Path]) -> tuple[Path, bool]:
+    """A path like `target` where the source is already, or where nothing is; and which of both."""
+    number = 2
+    candidate = target
+    while candidate.exists() or candidate.is_symlink():
+        if candidate not in filed and candidate.exists() and _is_same(candidate, source):
+            return candidate, True
+        candidate = target.with_name(f"{target.stem}-{number}{target.suffix}")
+        number += 1
+    return candidate, False
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    if one.samefile(other):
+        return True
+    return one.stat().st_size == other.stat().st_size and one.read_bytes() == other.read_bytes()
+
+
+def folder_names(labels: set[str]) -> dict[str, str]:
+    """A folder name for each label: allowed on every system, and unique even without case.
+
+    >>> folder_names({"a/b", "A_B"})
+    {'A_B': 'A_B', 'a/b': 'a_b-2'}
+    """
+    names: dict[str, str] = {}
+    taken = {UNKNOWN_FOLDER}
+    for label in sorted(labels):
+        allowed = FORBIDDEN.sub("_", label).strip(". ").encode()[:LONGEST_NAME]
+        plain = allowed.decode(errors="ignore").rstrip(". ") or "_"
+        name, number = plain, 2
+        while name.lower() in taken:
+            name, number = f"{plain}-{number}", number + 1
+        taken.add(name.lower())
+        names[label] = name
+    return names

@@ -1,0 +1,134 @@
+"""Predict labels of later images, one by one, with a model that a labelling saved.
+
+The file is a `Fitted`; its header also names the backbone and the provenance of the features.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fewlabels.data import ImageSet, Problem, read_images
+from fewlabels.data.listing import SUFFIXES
+from fewlabels.data.sources import ImageFile, ImageSource
+from fewlabels.errors import FileFormatError, InputError
+from fewlabels.features import read_features
+from fewlabels.fitting import Fitted
+from fewlabels.io.files import check_suffix, check_writable
+from fewlabels.labeling.answer import Answer
+from fewlabels.labeling.collection import (
+    Collection,
+    Extraction,
+    is_unreadable,
+    remark_problems,
+    remark_unreadable,
+)
+from fewlabels.labeling.outcome import Outcome
+from fewlabels.labeling.outputs import LabelRow, check_abstain, make_rows
+
+
+def check_model(path: Path) -> None:
+    """Refuse a path that no model can be written to, before any work is done."""
+    check_suffix("model", path, [".safetensors"])
+    check_writable(path)
+
+
+def save_model(path: Path, outcome: Outcome) -> None:
+    """Write what was learned to a .safetensors file, for `predict_images`."""
+    check_model(path)
+    fitted = outcome.answer.fitted
+    if fitted is None:
+        raise InputError("outcome must be a thorough answer, got a quick one.")
+    inputs = outcome.inputs
+    about = {"backbone": inputs.backbone, "provenance": inputs.collection.provenance}
+    replace(fitted, class_names=outcome.class_names).save(path, about=about)
+
+
+def _make_rows(
+    fitted: Fitted, names: Sequence[str], features: NDArray[np.floating[Any]], abstain: float
+) -> list[LabelRow]:
+    """Labels of new vectors as rows."""
+    x = np.asarray(features, dtype=np.float32)
+    answer = Answer(fitted.predict_proba(x))
+    return make_rows(names, fitted.class_names, answer, {}, abstain=abstain)
+
+
+def predict_images(
+    model: Path, paths: Sequence[Path], *, abstain: float = 0.0, device: str = "auto"
+) -> tuple[list[LabelRow], list[str]]:
+    """Labels of images, folders of images or one file of features, in order; and remarks.
+
+    Args:
+        model: A file that `save_model` wrote.
+        paths: What to label.
+        abstain: Confidence below which the label is left out.
+        device: Where the network runs.
+    """
+    check_abstain(abstain)
+    fitted, header = Fitted.load(model)
+    backbone, provenance = header.get("backbone", ""), header.get("provenance", {})
+    unreadable = remark_unreadable(paths)
+    paths = [path for path in paths if not (path.is_file() and is_unreadable(path))]
+    if not paths:
+        raise FileFormatError(" ".join(["there is no image to label.", *unreadable]))
+    if len(paths) == 1 and paths[0].is_file() and paths[0].suffix.lower() not in SUFFIXES:
+        features = read_features(paths[0], labels_needed=False)
+        names = Collection.of_features(features).names
+        return _make_rows(fitted, names, features.features, abstain), unreadable
+    if not backbone:
+        raise InputError(
+            f"{model} was made from features and can only predict features, got {paths[0]}."
+        )
+    extraction = Extraction(backbone, device)
+    weights = "+".join(encoder.weights_digest for encoder in extraction.encoders())
+    if (known := provenance.get("weights", weights)) != weights:
+        raise InputError(
+            f"{backbone} has other weights here ({weights[:8]}…) than when {model} was "
+            f"made ({known[:8]}…). Make the model again with `fewlabels label`."
+        )
+    try:
+        images = _gather(paths)
+    except FileFormatError as error:
+        raise FileFormatError(" ".join([str(error), *unreadable])) from error
+    found, warned = extraction(images)
+    names = Collection.of_features(found).names
+    rows = _make_rows(fitted, names, found.features, abstain)
+    return rows, [*unreadable, *remark_problems(images), *warned]
+
+
+def _gather(paths: Sequence[Path]) -> ImageSet:
+    """All images named, those of folders included, each once, under the first path to it."""
+    names: dict[str, str] = {}  # by full path, so that a.jpg and sub/../a.jpg are one
+    sources: dict[str, ImageSource] = {}
+    problems: list[Problem] = []
+    for path in paths:
+        if path.is_dir():
+            inside = read_images(path)
+            found = [
+                (path / name, source)
+                for name, source in zip(inside.names, inside.sources, strict=True)
+            ]
+            problems += [
+                Problem((path / each.name).as_posix(), each.reason) for each in inside.problems
+            ]
+        elif path.is_file():
+            found = [(path, ImageFile(path))]
+        else:
+            raise FileFormatError(f"{path} does not exist. Check the path for typos.")
+        for each, source in found:
+            full = os.path.normpath(each.absolute())
+            names.setdefault(full, each.as_posix())
+            sources.setdefault(full, source)
+    return ImageSet(
+        "images",
+        "all",
+        (),
+        np.full(len(names), -1),
+        tuple(names.values()),
+        tuple(sources.values()),
+        tuple(dict.fromkeys(problems)),
+    )

@@ -1,0 +1,146 @@
+"""label_folder, and how often a command lists the folder."""
+
+import csv
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fewlabels.data import read_images
+from fewlabels.errors import FileFormatError, InputError
+from fewlabels.labeling import label_folder, predict_images
+from fewlabels.labeling.inputs import read_inputs
+from fewlabels.labeling.outcome import label_inputs, suggest_next
+from fewlabels.labeling.session import open_session
+
+CPU = {"device": "cpu", "n_workers": 0}
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEWLABELS_CACHE", str(tmp_path / "cache"))
+
+
+def test_it_writes_what_it_returns(photos, few, encoder, tmp_path):
+    outcome = label_folder(
+        str(photos),
+        str(few),
+        output=tmp_path / "labels.csv",
+        model=tmp_path / "m.safetensors",
+        report=tmp_path / "r.html",
+        copy_to=tmp_path / "sorted",
+        truth=few,
+        backbone=encoder,
+        **CPU,
+    )
+    with (tmp_path / "labels.csv").open(newline="") as file:
+        written = [(row["path"], row["label"]) for row in csv.DictReader(file)]
+    assert written == [(row.path, row.label) for row in outcome.rows]
+    assert len(written) == 24
+    assert len(list((tmp_path / "sorted").rglob("*.png"))) == 24
+    assert outcome.inputs.truth == outcome.inputs.labels
+    assert (tmp_path / "r.html").is_file()
+    rows, _ = predict_images(tmp_path / "m.safetensors", [photos / "leek-6.png"], device="cpu")
+    assert rows[0].label == "leek"
+    again = label_folder(photos, few, copy_to=tmp_path / "sorted", backbone=encoder, **CPU)
+    assert not any("other files" in remark for remark in again.remarks)
+    (tmp_path / "sorted" / "leek" / "mine.txt").touch()
+    again = label_folder(photos, few, copy_to=tmp_path / "sorted", backbone=encoder, **CPU)
+    assert again.remarks[-1].startswith(f"{tmp_path / 'sorted'} holds 1 other files")
+
+
+def test_errors_name_the_argument(photos, few, tmp_path):
+    for arguments, words in (
+        ({"output": few}, "output must not be .*, which is labels already"),
+        ({"output": "x.txt"}, "^output must end in .csv or .parquet"),
+        ({"abstain": 90}, "^abstain must be a confidence"),
+        ({"link_to": photos / "x"}, "^link_to must not lie inside"),
+        ({"method": "laplacian"}, "^method must be one of"),
+        ({"truth": "nowhere.csv"}, "^truth must be 'folders' or a CSV file"),
+    ):
+        with pytest.raises((InputError, FileFormatError), match=words):
+            label_folder(photos, few, backbone="never-reached", **arguments)
+    with pytest.raises(FileFormatError, match="does not exist"):
+        label_folder(tmp_path / "nowhere", copy_to=tmp_path / "sorted")
+    assert not (tmp_path / "sorted").exists()
+
+
+@pytest.fixture
+def features(tmp_path, blobs, hide) -> Path:
+    path = tmp_path / "f.npz"
+    names = np.array(blobs.class_names)
+    np.savez(path, features=blobs.features, labels=hide(blobs.labels, 2), class_names=names)
+    return path
+
+
+def test_settings_reach_the_method(features, tmp_path):
+    default = label_folder(features)
+    sharp = label_folder(features, settings={"lam": "30"}, model=tmp_path / "m.safetensors")
+    assert default.summary()["method"] == sharp.summary()["method"]
+    assert sharp.answer.fitted.lam == 30
+    assert default.answer.fitted.lam != 30
+    session = open_session(tmp_path / "p", photos=features, settings={"lam": "30"})
+    try:
+        np.testing.assert_array_equal(
+            session.state.answer.probabilities, sharp.answer.probabilities
+        )
+    finally:
+        session.close()
+
+
+def test_unknown_methods_and_knobs_are_refused(features, tmp_path):
+    inputs = read_inputs(features)
+    for use in (
+        lambda **chosen: label_folder(features, **chosen),
+        lambda **chosen: label_inputs(inputs, **chosen),
+        lambda **chosen: suggest_next(inputs, n=3, **chosen),
+        lambda **chosen: open_session(tmp_path / "p", photos=features, **chosen),
+    ):
+        with pytest.raises(InputError, match=r"method must be one of .*, got 'laplacian'"):
+            use(method="laplacian")
+        with pytest.raises(
+            InputError, match=r"a knob of method .* must be one of lam, .*got 'gamma'"
+        ):
+            use(settings={"gamma": "1"})
+    assert not (tmp_path / "p").exists()
+
+
+LISTED: Counter[str] | None = None  # by folder, while somebody counts
+
+
+def count_listings(use: Callable[[], object]) -> Counter[str]:
+    global LISTED
+    LISTED = Counter()
+    try:
+        use()
+        return LISTED
+    finally:
+        LISTED = None
+
+
+@sys.addaudithook
+def count_listing(event, arguments):
+    if LISTED is not None and event in ("os.scandir", "os.listdir"):
+        LISTED[str(arguments[0])] += 1
+
+
+def test_a_project_lists_its_folder_once_per_command(photos, few, tmp_path, extraction):
+    (photos / "leek").mkdir()
+    (photos / "leek-5.png").rename(photos / "leek" / "leek-5.png")
+    once = count_listings(lambda: read_images(photos))
+    assert once[str(photos / "leek")] == 1
+    serve = {"labels": few, "extraction": extraction}
+    begun = count_listings(lambda: open_session(tmp_path / "p", photos=photos, **serve).close())
+    # Once for the images, and once for files that cannot be read.
+    assert begun[str(photos / "leek")] == 2
+    shutil.copy(photos / "apple-0.png", photos / "new.png")
+    for use in (
+        lambda: open_session(tmp_path / "p", labels=few).close(),
+        lambda: label_folder(tmp_path / "p"),
+    ):
+        listed = count_listings(use)
+        assert {folder: listed[folder] for folder in once} == once
