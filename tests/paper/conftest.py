@@ -11,7 +11,7 @@ from fewlabels.paper.benchmarks import expected_classes
 from fewlabels.paper.ledger import Ledger
 from fewlabels.paper.library import Library
 
-PER_CLASS = 101  # Figure 3 draws one support row and 99 queries of a class
+PER_CLASS = 101  # Figure 3 draws one support row and 99 queries of one class
 
 
 def _make_benchmark(

@@ -1,4 +1,4 @@
-"""Every table and figure from made-up features: published numbers stay, ours come beside, nothing is filled in."""
+"""Every table and figure from made-up features: published numbers, ours, and nothing filled in."""
 
 import io
 import json
@@ -14,7 +14,7 @@ from scipy import stats
 from fewlabels.errors import InputError
 from fewlabels.features import FeatureSet
 from fewlabels.paper.exhibits import (
-    all_entries,
+    all_experiments,
     choose_exhibits,
     list_exhibits,
     make_exhibits,
@@ -26,8 +26,8 @@ from fewlabels.paper.figure2 import (
     fit_exponential,
     fit_gaussian,
 )
-from fewlabels.paper.ledger import Ledger, make_entry
-from fewlabels.paper.library import Library, Source
+from fewlabels.paper.ledger import Ledger, make_experiment
+from fewlabels.paper.library import FeatureSource, Library
 from fewlabels.paper.published import read_published
 
 NAMES = [*(f"table{i}" for i in range(2, 9)), "figure2", "figure3", "figure4", "time", "orderings"]
@@ -39,7 +39,7 @@ def published(artifacts, tmp_path_factory):
     """A folder with everything, from four episodes a cell."""
     ledger = Ledger(tmp_path_factory.mktemp("results"), Library(artifacts), n_episodes=4)
     exhibits = choose_exhibits(["all"])
-    ledger.measure(all_entries(exhibits, ledger.library))
+    ledger.measure(all_experiments(exhibits, ledger.library))
     reports = publish(exhibits, ledger, drawing=True, command="fewlabels reproduce all")
     return ledger, {report.name: report for report in reports}
 
@@ -71,7 +71,7 @@ def test_an_unknown_one_is_refused_with_the_list():
         choose_exhibits(["table5", "table9"])
 
 
-def test_the_list_says_what_is_here(artifacts, tmp_path):
+def test_the_list_shows_what_is_here(artifacts, tmp_path):
     states = {row[0]: row[2] for row in list_exhibits(Library(artifacts)).sections[0]}
     assert states["table5"] == "1 of 9 here"
     assert states["table6"] == "1 of 9 here"  # its rows beyond the paper count
@@ -93,9 +93,9 @@ def test_rows_keep_what_was_published_and_ours_is_what_was_measured(published):
     row = next(
         row
         for row in reports["table5"].data["rows"]
-        if row["features"] == "cifar-fs/wrn28-10" and row["recipe"] == "kmeans"
+        if row["features"] == "cifar-fs/wrn28-10" and row["variant"] == "kmeans"
     )
-    cell = ledger.find(make_entry(Source("cifar-fs", "wrn28-10"), "kmeans"))
+    cell = ledger.find(make_experiment(FeatureSource("cifar-fs", "wrn28-10"), "kmeans"))
     assert row["ours"]["1"] == cell
     words = next(
         each
@@ -134,7 +134,7 @@ def test_table_6_goes_beyond_the_paper_where_features_are(published, bare):
     assert {row["dataset"] for row in bare["table6"].data["rows"]} == {"mini-imagenet"}
 
 
-def test_figure_3_tells_the_method_the_class_sizes(published):
+def test_figure_3_gives_the_method_the_class_sizes(published):
     reports = published[1]
     known = next(
         curve
@@ -144,11 +144,11 @@ def test_figure_3_tells_the_method_the_class_sizes(published):
     assert [q1 for q1, _ in known["ours"]] == [1, 10, 20, 30, 40, 50]
     _, cell = known["ours"][1]
     assert cell["queries"] == "10,90"
-    assert cell["settings"]["proportions"] == "truth"
+    assert cell["settings"]["prior"] == "truth"
     bound = next(
         curve for curve in reports["figure3"].data["curves"] if "at least" in curve["name"]
     )
-    assert all("AtLeast" in cell["settings"]["proportions"] for _, cell in bound["ours"])
+    assert all(cell["settings"]["prior"] == "at-least:30,30" for _, cell in bound["ours"])
 
 
 def test_figure_4_peaks_where_validation_accuracy_does(published):

@@ -8,10 +8,10 @@ import pytest
 from fewlabels.errors import FileFormatError, InputError
 from fewlabels.features import FeatureSet
 from fewlabels.paper.benchmarks import SPLITS, check_benchmark, expected_classes
-from fewlabels.paper.library import Library, Source, parse_given
+from fewlabels.paper.library import FeatureSource, Library, parse_given
 from fewlabels.paper.published import DATASETS
 
-NOVEL = Source("cifar-fs", "wrn28-10")
+NOVEL = FeatureSource("cifar-fs", "wrn28-10")
 
 
 def with_names(names):
@@ -43,11 +43,13 @@ def test_features_are_found_in_the_folder_and_know_what_they_are(artifacts):
     library = Library(artifacts)
     assert library.has(NOVEL)
     assert library.load(NOVEL).provenance["split"] == "novel"
-    assert not library.has(Source("cub", "wrn28-10"))
+    assert not library.has(FeatureSource("cub", "wrn28-10"))
     assert library.missing(NOVEL._replace(backbone="wrn28-10+resnet18")) == [
-        Source("cifar-fs", "resnet18")
+        FeatureSource("cifar-fs", "resnet18")
     ]
-    assert "--features cub:wrn28-10:novel=FILE" in library.how_to_get(Source("cub", "wrn28-10"))
+    assert "--features cub:wrn28-10:novel=FILE" in library.how_to_get(
+        FeatureSource("cub", "wrn28-10")
+    )
 
 
 def test_rows_without_names_are_named_by_the_command(tmp_path):
@@ -102,9 +104,9 @@ def test_validation_classes_are_not_taken_for_novel_ones(artifacts):
         [f"mini-imagenet:wrn28-10:novel={artifacts / 'cifar-fs/wrn28-10/novel.safetensors'}"]
     )
     with pytest.raises(
-        FileFormatError, match="must hold features of dataset mini-imagenet, it says cifar-fs"
+        FileFormatError, match="must hold features of dataset mini-imagenet, got cifar-fs"
     ):
-        Library(artifacts, given).load(Source("mini-imagenet", "wrn28-10"))
+        Library(artifacts, given).load(FeatureSource("mini-imagenet", "wrn28-10"))
 
 
 def test_backbones_side_by_side(tmp_path, make_benchmark):
@@ -114,14 +116,16 @@ def test_backbones_side_by_side(tmp_path, make_benchmark):
             tmp_path / "cifar-fs" / backbone / "novel.safetensors"
         )
     library = Library(tmp_path)
-    both = library.load(Source("cifar-fs", "a+b"))
+    both = library.load(FeatureSource("cifar-fs", "a+b"))
     assert both.dim == 12
-    assert np.array_equal(both.features[:, 6:], library.load(Source("cifar-fs", "b")).features)
+    assert np.array_equal(
+        both.features[:, 6:], library.load(FeatureSource("cifar-fs", "b")).features
+    )
     shuffled = make_benchmark(backbone="c").subset(np.arange(2020)[::-1])
     (tmp_path / "cifar-fs" / "c").mkdir()
     shuffled.save(tmp_path / "cifar-fs" / "c" / "novel.safetensors")
     with pytest.raises(InputError, match="same images in the same order"):
-        library.load(Source("cifar-fs", "a+c"))
+        library.load(FeatureSource("cifar-fs", "a+c"))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The words about Figure 4's peaks follow from its numbers."""
+"""The notes about the peaks of Figure 4 follow from its numbers."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ def curve(val, novel, *, at=0.5, half=0.2):
         (
             {0: 71.1, 0.5: 71},
             {0: 80, 0.5: 79},
-            "is worth +0.10 ± 0.28 points on validation and +1.00 ± 0.28 on novel classes: less than",
+            "gains +0.10 ± 0.28 points on validation and +1.00 ± 0.28 on novel classes: less than",
         ),
         ({0: 72, 0.5: 71}, {0: 80, 0.5: 79}, "more than the interval on both"),
         ({0: 72, 0.5: 71}, {0: 79, 0.5: 79.1}, "does not carry over to novel classes"),
@@ -56,7 +56,7 @@ def test_a_plateau_ends_where_the_interval_does():
 
 @pytest.mark.parametrize(
     ("peak", "expected"),
-    [(0.1, "farther from none: skewness does not explain"), (0.35, "nearer to none")],
+    [(0.1, "farther from zero: skewness does not explain"), (0.35, "closer to zero")],
 )
 def test_skewness_is_an_explanation_only_where_it_is_one(peak, expected):
     rng = np.random.default_rng(0)

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from fewlabels.evaluation.plots import render
-from fewlabels.paper.draw_tables import _lifts
+from fewlabels.paper.draw_tables import vertical_shifts
 from fewlabels.paper.pictures import finish
 
 
@@ -69,4 +69,4 @@ def test_an_svg_keeps_its_shapes_and_their_scales(figure):
     ],
 )
 def test_marks_that_would_touch_give_way(values, expected):
-    assert _lifts(values, 0.5) == expected
+    assert vertical_shifts(values, 0.5) == expected

@@ -1,4 +1,4 @@
-"""How features were made is said where it is known, and never made up."""
+"""How features were made is shown where it is recorded, and not invented."""
 
 import json
 
@@ -7,10 +7,10 @@ import pytest
 from fewlabels.features import FeatureSet
 from fewlabels.paper.exhibits import choose_exhibits, publish
 from fewlabels.paper.ledger import Ledger
-from fewlabels.paper.library import Library, Source
+from fewlabels.paper.library import FeatureSource, Library
 from fewlabels.paper.provenance import describe_making
 
-NOVEL = Source("cifar-fs", "wrn28-10")
+NOVEL = FeatureSource("cifar-fs", "wrn28-10")
 METRICS = {
     "dataset": "cifar-fs",
     "backbone": "wrn28-10",
@@ -34,7 +34,7 @@ def folder(tmp_path, make_benchmark):
     return tmp_path
 
 
-def test_what_is_recorded_is_said(folder):
+def test_what_is_recorded_is_shown(folder):
     assert describe_making(Library(folder), NOVEL) == {
         "views": "ten",
         "training": {"epochs": 12, "minutes": 9.0, "device": "Abacus 7", "head": "cosine"},
@@ -57,17 +57,23 @@ def test_a_record_of_another_backbone_or_none_is_not_used(folder, content):
     assert describe_making(Library(folder), NOVEL) == {"views": "ten"}
 
 
-def test_every_form_of_an_exhibit_says_it(folder, tmp_path):
+def test_every_form_of_an_exhibit_shows_it(folder, tmp_path):
     ledger = Ledger(tmp_path, Library(folder), n_episodes=3)
     exhibits = choose_exhibits(["table2", "figure2"])
-    ledger.measure(entry for exhibit in exhibits for entry in exhibit.entries(ledger.library))
+    ledger.measure(
+        experiment for exhibit in exhibits for experiment in exhibit.experiments(ledger.library)
+    )
     for report in publish(
         exhibits, ledger, drawing=False, command="fewlabels reproduce table2 figure2"
     ):
-        short = "ours: backbones trained by this project, features averaged over ten views of each image"
+        short = (
+            "ours: backbones trained by this project, "
+            "features averaged over ten views of each image"
+        )
         long = (
-            "Ours, CIFAR-FS WRN: trained by this project, 12 epochs in 9 minutes on Abacus 7; features averaged over ten views of "
-            "each image where the paper takes one, worth +1.2 points at 1-shot PT+MAP on validation classes."
+            "Ours, CIFAR-FS WRN: trained by this project, 12 epochs in 9 minutes on Abacus 7; "
+            "features averaged over ten views of each image where the paper takes one, which gains "
+            "+1.2 points at 1-shot PT+MAP on validation classes."
         )
         assert report.table.caption.endswith(short)
         assert report.notes[-1] == long
@@ -82,7 +88,7 @@ def test_every_form_of_an_exhibit_says_it(folder, tmp_path):
             assert long in (tmp_path / name).read_text()
 
 
-def test_what_is_not_recorded_is_called_so(artifacts, tmp_path):
+def test_what_is_not_recorded_is_named(artifacts, tmp_path):
     ledger = Ledger(tmp_path, Library(artifacts), n_episodes=3)
     (report,) = publish(choose_exhibits(["time"]), ledger, drawing=False, command="")
     assert (
@@ -102,5 +108,5 @@ def test_backbones_side_by_side_keep_what_they_share(tmp_path, make_benchmark):
             tmp_path / "cifar-fs" / backbone / "novel.safetensors"
         )
     library = Library(tmp_path)
-    assert library.load(Source("cifar-fs", "a+b")).provenance["views"] == "ten"
-    assert "views" not in library.load(Source("cifar-fs", "a+c")).provenance
+    assert library.load(FeatureSource("cifar-fs", "a+b")).provenance["views"] == "ten"
+    assert "views" not in library.load(FeatureSource("cifar-fs", "a+c")).provenance

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fewlabels.paper.ledger import RECIPES
+from fewlabels.paper.ledger import VARIANTS
 from fewlabels.paper.published import DATASETS, SHOTS, read_published
 
 TEX = Path(__file__).resolve().parents[3] / "shared" / "paper" / "pt-map-paper.tex"
@@ -34,7 +34,7 @@ def environment(kind, label):
 
 
 def numbers_in(text):
-    """Every accuracy of a table with its interval, in reading order: [("87.69", "0.23"), ("55.31", "")]."""
+    """Every accuracy of a table with its interval, in order: [("87.69", "0.23"), ("55.31", "")]."""
     plain = re.sub(r"\\scalebox\{[^}]*\}|\\mathbf|[{}$%()\\]", " ", text.replace(r"\pm", "±"))
     return re.findall(r"(?<![\d.])(\d\d\.\d\d)(?: *± *(\d\.\d\d))?", plain)
 
@@ -74,7 +74,7 @@ def test_rows_of_methods_are_in_the_order_of_the_source(name):
         assert [float(mean) for mean, _ in numbers_in(line)] == [
             row.published[n].accuracy for n in SHOTS
         ]
-        assert ("(ours)" in line) == (row.recipe is not None)
+        assert ("(ours)" in line) == (row.variant is not None)
 
 
 @needs_tex
@@ -142,9 +142,9 @@ def test_every_row_can_be_shown_and_ours_can_be_run():
         assert row.setting in ("inductive", "transductive")
         assert set(row.published) == set(SHOTS)
         assert all(20 < value.accuracy < 100 for value in row.published.values())
-        assert (row.recipe is None) == (row.features is None)
-        if row.recipe:
-            assert row.recipe in RECIPES
+        assert (row.variant is None) == (row.features is None)
+        if row.variant:
+            assert row.variant in VARIANTS
             assert row.features.startswith(f"{row.dataset}/")
 
 
@@ -152,7 +152,7 @@ def test_equal_rows_of_different_tables_agree():
     seen = {}
     for table in read_published().tables.values():
         for row in table.rows:
-            if row.recipe:
+            if row.variant:
                 for n_shot, value in row.published.items():
-                    known = seen.setdefault((row.recipe, row.features, n_shot), value.accuracy)
+                    known = seen.setdefault((row.variant, row.features, n_shot), value.accuracy)
                     assert known == value.accuracy, row

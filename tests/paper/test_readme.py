@@ -15,7 +15,9 @@ TEXT = f"# Title\n\nBefore.\n\n{BEGIN}\nold\n{END}\n\nAfter.\n"
 @pytest.fixture
 def folder(ledger):
     exhibits = choose_exhibits(["table5", "table6"])
-    ledger.measure(entry for exhibit in exhibits for entry in exhibit.entries(ledger.library))
+    ledger.measure(
+        experiment for exhibit in exhibits for experiment in exhibit.experiments(ledger.library)
+    )
     publish(exhibits, ledger, drawing=False, command="")
     return ledger.folder
 
@@ -58,5 +60,5 @@ def test_the_readme_of_the_project_shows_the_kept_results():
     if BEGIN not in readme:
         pytest.skip("the README has no results part")
     assert replace_results(readme, format_results(ROOT / "results"), name="README.md") == readme, (
-        "run `fewlabels reproduce --readme README.md`: the README's table is not the one of results/"
+        "run `fewlabels reproduce --readme README.md`: its table is not that of results/"
     )

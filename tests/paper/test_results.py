@@ -1,4 +1,4 @@
-"""The results kept in the repository: whole, of one run, small, and open about how they were made."""
+"""The results in the repository: complete, of one run, small, with how they were made."""
 
 import json
 import re

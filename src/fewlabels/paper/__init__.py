@@ -1,4 +1,4 @@
-"""Stage 7: numbers to the paper. What was published, beside what this package measures."""
+"""The paper: the published numbers as data, and its tables and figures with ours beside them."""
 
 from fewlabels.paper.published import Published, read_published
 

@@ -1,10 +1,10 @@
-"""What the benchmarks must look like: a features file of the wrong dataset or split is told by its classes."""
+"""Classes of the benchmarks: features of another dataset or split are refused by them."""
 
 import re
 
+from fewlabels import FeatureSet
 from fewlabels.data import BENCHMARKS
 from fewlabels.errors import InputError, unknown_choice
-from fewlabels.features import FeatureSet
 from fewlabels.paper.published import DATASETS
 
 SPLITS = ("val", "novel")
@@ -40,18 +40,20 @@ def check_benchmark(features: FeatureSet, dataset: str, split: str, *, origin: s
     what = f"{origin}: the {split} classes of {dataset}"
     if features.n_classes != len(expected):
         raise InputError(
-            f"{what} must be {len(expected)}, got {features.n_classes}. Is it another dataset or split?"
+            f"{what} must be {len(expected)}, got {features.n_classes}. "
+            "Is it another dataset or split?"
         )
     names = [re.split(r"[/\\]", name)[-1] for name in features.class_names]
     if all(name.isdigit() for name in names):
         return
-    if strangers := _strangers(names, expected):
+    if others := _unexpected(names, expected):
         raise InputError(
-            f"{what} must be the benchmark's, got '{strangers[0]}' among them. Is it another dataset or split?"
+            f"{what} must be the benchmark's, got '{others[0]}' among them. "
+            "Is it another dataset or split?"
         )
 
 
-def _strangers(names: list[str], expected: tuple[str, ...]) -> list[str]:
+def _unexpected(names: list[str], expected: tuple[str, ...]) -> list[str]:
     """The names that are not among the expected ones."""
     if NUMBERED.fullmatch(expected[0]):
         numbers = {name[:3] for name in expected}

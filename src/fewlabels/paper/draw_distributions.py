@@ -1,4 +1,4 @@
-"""Picture of Figure 2: the paper's fitted curves above, our histograms with theirs below, all skewnesses beside."""
+"""Drawing of Figure 2: the paper's fitted curves, our histograms, skewness of all features."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,22 +6,17 @@ from typing import Any
 import numpy as np
 
 from fewlabels.evaluation.plots import FAINT, INK, STYLE, can_draw
-from fewlabels.paper.pictures import dress, finish, set_heading
+from fewlabels.paper.pictures import finish, set_heading, style_panel
 from fewlabels.paper.published import DATASETS
 from fewlabels.paper.report import Report
 
 COLORS = ("#D55E00", "#0072B2", "#009E73", "#E69F00", "#CC79A7")  # Okabe and Ito (2008)
-DASHES = (
-    "-",
-    (0, (5, 1.2)),
-    (0, (2, 1)),
-    (0, (5, 1.2, 1, 1.2)),
-    (0, (1, 0.8)),
-)  # for those who see no colors
+# Dashes tell curves apart without color.
+DASHES = ("-", (0, (5, 1.2)), (0, (2, 1)), (0, (5, 1.2, 1, 1.2)), (0, (1, 0.8)))
 BEFORE, AFTER = "#E69F00", "#0072B2"
-PAPER_TOP = 0.5  # the paper draws its curves from 0 to here
+PAPER_TOP = 0.5  # largest value of the paper's axis
 PANELS = ("before", "after")
-SHOWN_SHARE = 0.998  # of the skewnesses; the few beyond would squeeze the rest
+SHOWN_FRACTION = 0.998  # of the skewness values; a few outliers would compress the axis
 
 
 def draw_distributions(report: Report) -> dict[str, bytes]:
@@ -52,8 +47,8 @@ def draw_distributions(report: Report) -> dict[str, bytes]:
                     transform=bottom.transAxes,
                 )
             if column == 0:
-                top.set_ylabel("images a bin")
-                bottom.set_ylabel("images a bin")
+                top.set_ylabel("images per bin")
+                bottom.set_ylabel("images per bin")
         if data["dataset"]:
             _draw_skewness(figure.add_subplot(grid[:, 2]), data)
         set_heading(figure, report, *_conditions(data))
@@ -65,12 +60,15 @@ def _conditions(data: Mapping[str, Any]) -> list[str]:
     if not data["dataset"]:
         return [paper]
     bins = len(data["histograms"][0]["counts"])
-    which = f"feature {data['feature']} (of typical skewness), n = {data['n_images']} images a class, {bins} bins"
+    which = (
+        f"feature {data['feature']} (of typical skewness), "
+        f"n = {data['n_images']} images per class, {bins} bins"
+    )
     return [paper, f"ours: {DATASETS[data['dataset']]}, WRN, {which}"]
 
 
 def _draw_paper(panel: Any, published: list[dict[str, Any]], which: str) -> None:
-    dress(panel)
+    style_panel(panel)
     x = np.linspace(0, PAPER_TOP, 200)
     fits = [each for each in published if each["panel"] == which]
     for color, dashes, fit in zip(COLORS, DASHES, fits, strict=True):
@@ -83,7 +81,7 @@ def _draw_paper(panel: Any, published: list[dict[str, Any]], which: str) -> None
 
 
 def _draw_ours(panel: Any, histograms: list[dict[str, Any]], which: str) -> None:
-    dress(panel)
+    style_panel(panel)
     shown = [each for each in histograms if each["panel"] == which]
     top = max(max(each["counts"][1:]) for each in shown)
     first = max(each["counts"][0] for each in shown)
@@ -100,7 +98,7 @@ def _draw_ours(panel: Any, histograms: list[dict[str, Any]], which: str) -> None
                 linestyle=dashes,
                 label=each["name"],
             )
-    high = 2.5 * top < first  # a spike at zero would flatten the rest
+    high = 2.5 * top < first  # a peak at zero would flatten the rest
     panel.set(
         xlim=(0, shown[0]["edges"][-1]),
         ylim=(0, 1.75 * top if high or which == "after" else 1.15 * max(top, first)),
@@ -116,25 +114,27 @@ def _draw_ours(panel: Any, histograms: list[dict[str, Any]], which: str) -> None
 
 
 def _draw_skewness(panel: Any, data: Mapping[str, Any]) -> None:
-    dress(panel)
+    style_panel(panel)
     edges = np.asarray(data["skewness_edges"])
-    shares = {
+    fractions = {
         which: np.asarray(data["skewness"][which]) / sum(data["skewness"][which])
         for which in PANELS
     }
     for which, color, dashes in zip(PANELS, (BEFORE, AFTER), ("-", (0, (4, 1.2))), strict=True):
         label = f"{which} PT, median {data['skewness_median'][which]:+.2f}"
-        panel.stairs(100 * shares[which], edges, color=color, fill=True, alpha=0.25)
+        panel.stairs(100 * fractions[which], edges, color=color, fill=True, alpha=0.25)
         panel.stairs(
-            100 * shares[which], edges, color=color, linewidth=1.4, linestyle=dashes, label=label
+            100 * fractions[which], edges, color=color, linewidth=1.4, linestyle=dashes, label=label
         )
-    reached = np.mean([np.cumsum(each) for each in shares.values()], axis=0)
-    low, high = (int(np.searchsorted(reached, share)) for share in (1 - SHOWN_SHARE, SHOWN_SHARE))
+    reached = np.mean([np.cumsum(each) for each in fractions.values()], axis=0)
+    low, high = (
+        int(np.searchsorted(reached, part)) for part in (1 - SHOWN_FRACTION, SHOWN_FRACTION)
+    )
     panel.set_xlim(edges[low], edges[min(high + 1, len(edges) - 1)])
     panel.axvline(0, color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
     panel.set_title("ours: all features, all classes", fontsize=8.5, loc="left")
     panel.set_xlabel("skewness within a class")
-    panel.set_ylabel(f"share of the {data['n_features']} × {data['n_classes']} (%)")
+    panel.set_ylabel(f"% of the {data['n_features']} × {data['n_classes']}")
     panel.set_ylim(0, 1.2 * panel.get_ylim()[1])  # room for the legend
     panel.legend(fontsize=7.5, frameon=False, loc="upper right")
 

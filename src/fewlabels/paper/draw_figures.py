@@ -1,10 +1,14 @@
-"""Pictures of Figures 3 and 4: the paper's curves dashed with hollow marks, ours solid with filled ones."""
+"""Drawings of Figures 3 and 4.
+
+The paper's curves are dashed with hollow marks, ours are solid with filled marks.
+"""
 
 from collections.abc import Sequence
 from typing import Any
 
-from fewlabels.evaluation.plots import FAINT, INK, NAMES, NOVEL, STYLE, VALIDATION, can_draw
-from fewlabels.paper.pictures import dress, finish, set_heading
+from fewlabels.evaluation.plots import FAINT, INK, NOVEL, STYLE, VALIDATION, can_draw
+from fewlabels.evaluation.settings import axis_name
+from fewlabels.paper.pictures import finish, set_heading, style_panel
 from fewlabels.paper.published import DATASETS
 from fewlabels.paper.report import Report
 
@@ -18,9 +22,7 @@ BY_DATASET = {"mini-imagenet": ("#E69F00", "^"), "cub": (GREEN, "s"), "cifar-fs"
 BY_SPLIT = {"val": ("validation", VALIDATION, "D"), "novel": ("novel", NOVEL, "o")}
 PAPER_LINE = (0, (3, 2))
 LOOKS = "paper: dashed line, hollow marks; ours: solid line, filled marks"
-FLOOR = (
-    80.0  # percent, of Figure 3: a bound that is untrue falls far below and would flatten the rest
-)
+FLOOR = 80.0  # percent, least accuracy shown in Figure 3; a wrong bound gives far less
 
 
 def draw_imbalance(report: Report) -> dict[str, bytes]:
@@ -39,7 +41,7 @@ def draw_imbalance(report: Report) -> dict[str, bytes]:
             _our_curve(panels[1], curve["ours"], color, marker, label=curve["name"])
         ours = DATASETS[data["dataset"]] if data["dataset"] else "no features here"
         for panel, title in zip(panels, ("paper: miniImageNet", f"ours: {ours}"), strict=True):
-            dress(panel)
+            style_panel(panel)
             panel.set_title(title, fontsize=8.5, loc="left")
             panel.set_xlabel("q₁, queries of class 1 among 100")
             panel.set_xticks([1, 10, 20, 30, 40, 50])
@@ -64,14 +66,15 @@ def draw_imbalance(report: Report) -> dict[str, bytes]:
         set_heading(
             figure,
             report,
-            f"2-way 1-shot, WRN; ours: n = {data['n_episodes']:,} episodes a point, bands: 95 % interval",
+            f"2-way 1-shot, WRN; ours: n = {data['n_episodes']:,} episodes per point, "
+            "bands: 95 % interval",
             LOOKS,
         )
         return finish(figure)
 
 
 def draw_knobs(report: Report) -> dict[str, bytes]:
-    """Figure 4: four panels; in (2) to (4) the dashed vertical lines are the values chosen on validation classes."""
+    """Figure 4: four panels; dashed vertical lines are the values chosen on validation classes."""
     can_draw()
     from matplotlib import rc_context
     from matplotlib.figure import Figure
@@ -94,7 +97,7 @@ def draw_knobs(report: Report) -> dict[str, bytes]:
                 _our_curve(
                     first, curve["ours"], color, marker, label=f"{DATASETS[curve['dataset']]}, ours"
                 )
-        dress(first)
+        style_panel(first)
         first.set_xlabel("(1) number of queries, 5q")
         first.set_ylabel("accuracy (%)")
         low, high = first.get_ylim()
@@ -119,7 +122,8 @@ def draw_knobs(report: Report) -> dict[str, bytes]:
         set_heading(
             figure,
             report,
-            f"5-way 1-shot, WRN, PT+MAP; ours: n = {data['n_episodes']:,} episodes a point, bands: 95 % interval",
+            f"5-way 1-shot, WRN, PT+MAP; ours: n = {data['n_episodes']:,} episodes per point, "
+            "bands: 95 % interval",
             LOOKS,
         )
         return finish(figure)
@@ -132,7 +136,7 @@ def _draw_knob(panel: Any, curve: dict[str, Any], number: int, ours: str | None)
         )
         if ours:
             _our_curve(panel, curve["ours"][split], color, marker, label=f"{name}, ours ({ours})")
-    dress(panel)
+    style_panel(panel)
     panel.axvline(curve["paper_choice"], color=FAINT, linestyle=PAPER_LINE, linewidth=1.0, zorder=1)
     peak = curve["peaks"]["val"]
     words = f"chosen on validation: paper {curve['paper_choice']:g}"
@@ -142,7 +146,7 @@ def _draw_knob(panel: Any, curve: dict[str, Any], number: int, ours: str | None)
     panel.set_title(
         "\n".join(filter(None, [words, _worth(curve)])), fontsize=7.5, color=INK, linespacing=1.3
     )
-    panel.set_xlabel(f"({number}) {NAMES[curve['knob']]}")
+    panel.set_xlabel(f"({number}) {axis_name(curve['knob'])}")
     panel.set_ylabel("accuracy (%)")
     if curve["knob"] == "beta":
         panel.set_xticks([-2, -1, 0, 0.5, 1, 2], ["−2", "−1", "0", "0.5", "1", "2"])
@@ -193,9 +197,9 @@ def _worth(curve: dict[str, Any]) -> str:
 
 
 def _off_scale(curves: Sequence[dict[str, Any]]) -> str:
-    """What is said of the points of a bound that is not true."""
+    """The note about points where the bound does not hold."""
     bound = next(curve for curve in curves if "at least" in curve["name"])
     q1, cell = bound["ours"][0]
-    return "“at least 30” is\nuntrue here" + (
+    return "“at least 30” is\nwrong here" + (
         f": {cell['accuracy']:.1f} %\nat q₁ = {q1}" if cell else ""
     )

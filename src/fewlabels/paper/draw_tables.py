@@ -1,16 +1,16 @@
-"""Pictures of tables: a line a row, the paper's number as a hollow mark, ours as a filled one."""
+"""Drawings of tables: one line per row; hollow marks are the paper's, filled marks ours."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 from fewlabels.evaluation.plots import FAINT, INK, STYLE, can_draw
-from fewlabels.paper.pictures import dress, finish, set_heading
+from fewlabels.paper.pictures import finish, set_heading, style_panel
 from fewlabels.paper.published import DATASETS, SHOTS
 from fewlabels.paper.report import Report
 
 BLUE = "#0072B2"
-MARKS = {  # of a method: color of Okabe and Ito (2008), and a shape for those who see none
+MARKS = {  # by method: color of Okabe and Ito (2008), and a shape that tells without color
     "NCM": ("#E69F00", "^"),
     "PT+NCM": ("#009E73", "s"),
     "PT+K-Means": ("#CC79A7", "D"),
@@ -20,10 +20,9 @@ MARKS = {  # of a method: color of Okabe and Ito (2008), and a shape for those w
 LINE, HEADING, MARGIN, WIDTH = 0.165, 0.24, 1.3, 7.4  # inches
 WIDER = 0.23  # inches of a line with several methods
 APART = 0.2  # of a line: paper above, ours below
-TOUCHING = 0.016  # of a panel's width: marks this near to one another would hide each other
-Line = tuple[
-    str, bool, list[Mapping[str, Any]]
-]  # label, whether it is a method of the paper, its rows
+TOUCHING = 0.016  # of the width of a panel: marks that are closer would overlap
+# label, whether it is a method of the paper, its rows
+Line = tuple[str, bool, list[Mapping[str, Any]]]
 
 
 class Mark(NamedTuple):
@@ -64,7 +63,7 @@ def draw_table(report: Report) -> dict[str, bytes]:
             handles=_handles(
                 [name for name in MARKS if name in present] if by_color else [],
                 measured=_measured(report),
-                rivals=any(not row["recipe"] for row in report.data["rows"]),
+                rivals=any(not row["variant"] for row in report.data["rows"]),
             ),
             loc="outside lower center",
             ncols=7,
@@ -83,7 +82,7 @@ def _conditions(report: Report) -> str:
         if _measured(report)
         else "no features here, paper only"
     )
-    return f"5-way, 15 queries a class; {ours}; bars: 95 % interval, where wider than the mark"
+    return f"5-way, 15 queries per class; {ours}; bars: 95 % interval, where wider than the mark"
 
 
 def _measured(report: Report) -> bool:
@@ -91,28 +90,28 @@ def _measured(report: Report) -> bool:
 
 
 def _group(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Line]]:
-    """Lines by dataset: a backbone with several methods on one line, or else a method with its backbone."""
+    """Lines by dataset: one per backbone with several methods, or one per method and backbone."""
     groups: dict[str, list[Line]] = {}
     for row in rows:
         lines = groups.setdefault(DATASETS[row["dataset"]], [])
         several = sum(
             (each["dataset"], each["backbone"]) == (row["dataset"], row["backbone"])
             for each in rows
-            if each["recipe"]
+            if each["variant"]
         )
-        all_ours = all(each["recipe"] for each in rows)
+        all_ours = all(each["variant"] for each in rows)
         if all_ours and several > 1 and lines and lines[-1][0] == row["backbone"]:
             lines[-1][2].append(row)
         else:
             label = row["backbone"] if all_ours else f"{row['method']} ({row['backbone']})"
-            lines.append((label, bool(row["recipe"]), [row]))
+            lines.append((label, bool(row["variant"]), [row]))
     return groups
 
 
 def _draw_panel(
     panel: Any, groups: Mapping[str, list[Line]], n_shot: int, *, by_color: bool
 ) -> None:
-    dress(panel, axis="x")
+    style_panel(panel, axis="x")
     panel.tick_params(axis="y", length=0)
     panel.spines["left"].set_visible(False)
     lines = [
@@ -125,17 +124,19 @@ def _draw_panel(
         apart = APART if ours and published else 0.0
         room = 0.8 * APART if by_color else 0.0
         for marks, height, filled in ((published, y - apart, False), (ours, y + apart, True)):
-            for mark, lift in zip(marks, _lifts([mark.x for mark in marks], near), strict=True):
+            for mark, lift in zip(
+                marks, vertical_shifts([mark.x for mark in marks], near), strict=True
+            ):
                 _draw_mark(panel, mark, height + room * lift, filled=filled)
 
 
 def _marks(
     rows: Sequence[Mapping[str, Any]], n_shot: int, *, by_color: bool
 ) -> tuple[list[Mark], list[Mark]]:
-    """What a line shows of the paper and of ours."""
+    """The marks of a line, the paper's and ours."""
     published, ours = [], []
     for row in rows:
-        look = MARKS[row["method"]] if by_color else (BLUE if row["recipe"] else FAINT, "o")
+        look = MARKS[row["method"]] if by_color else (BLUE if row["variant"] else FAINT, "o")
         if said := row["published"].get(str(n_shot)):
             published.append(Mark(said[0], said[1], *look))
         if cell := (row["ours"] or {}).get(str(n_shot)):
@@ -143,10 +144,10 @@ def _marks(
     return published, ours
 
 
-def _lifts(values: Sequence[float], near: float) -> list[int]:
-    """By how much marks on one line give way to each other: up and down in turn where they would touch.
+def vertical_shifts(values: Sequence[float], near: float) -> list[int]:
+    """Vertical shifts of marks on one line: up and down in turn where they would overlap.
 
-    >>> _lifts([50, 70, 70.1], 0.5)
+    >>> vertical_shifts([50, 70, 70.1], 0.5)
     [0, -1, 1]
     """
     lifts = [0] * len(values)

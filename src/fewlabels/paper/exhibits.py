@@ -1,15 +1,15 @@
-"""Every table and figure that can be regenerated, and the run that does it."""
+"""All tables and figures that can be regenerated, by name."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from fewlabels.errors import unknown_choice
-from fewlabels.evaluation.folder import write_file
 from fewlabels.evaluation.tables import Table
+from fewlabels.io.files import write_file
 from fewlabels.paper.figure2 import DistributionExhibit
 from fewlabels.paper.figure3 import ImbalanceExhibit
 from fewlabels.paper.figure4 import KnobsExhibit
-from fewlabels.paper.ledger import Entry, Ledger
+from fewlabels.paper.ledger import Experiment, Ledger
 from fewlabels.paper.library import Library
 from fewlabels.paper.orderings import OrderingsExhibit
 from fewlabels.paper.page import write_page
@@ -45,7 +45,7 @@ def choose_exhibits(names: Sequence[str]) -> list[Exhibit]:
 
 
 def list_exhibits(library: Library) -> Table:
-    """What there is, what it needs, and whether that is here."""
+    """What can be reproduced, which features it needs, and whether they are here."""
     rows = []
     for exhibit in make_exhibits().values():
         parts = list(dict.fromkeys(part for source in exhibit.sources() for part in source.parts))
@@ -59,25 +59,28 @@ def list_exhibits(library: Library) -> Table:
             for dataset, backbones in by_dataset.items()
         )
         rows.append((exhibit.name, exhibit.title, state, needs))
-    caption = f"features are looked for in {library.artifacts}/DATASET/BACKBONE/{{val,novel}}.safetensors, or named with --features"
+    caption = (
+        f"features are read from {library.artifacts}/DATASET/BACKBONE/{{val,novel}}.safetensors, "
+        "or named one by one"
+    )
     return Table("fewlabels reproduce NAME", ("name", "what", "features", "needs"), [rows], caption)
 
 
-def all_entries(exhibits: Iterable[Exhibit], library: Library) -> list[Entry]:
-    """The cells of several exhibits, in their order."""
-    return [entry for exhibit in exhibits for entry in exhibit.entries(library)]
+def all_experiments(exhibits: Iterable[Exhibit], library: Library) -> list[Experiment]:
+    """What several exhibits measure, in their order."""
+    return [experiment for exhibit in exhibits for experiment in exhibit.experiments(library)]
 
 
 def publish(
     exhibits: Iterable[Exhibit], ledger: Ledger, *, drawing: bool, command: str
 ) -> list[Report]:
-    """Write the files of exhibits from what the ledger holds, and the page of all that is in the folder.
+    """Write the files of exhibits from measured cells, and the page of all that is in the folder.
 
     Args:
         exhibits: To write.
         ledger: After `measure`.
         drawing: Whether to draw; pictures that were drawn before are kept otherwise.
-        command: For the record.
+        command: That wrote them, for provenance.
     """
     reports = []
     for exhibit in exhibits:

@@ -1,4 +1,4 @@
-"""Figure 2: the distribution of a feature before and after the power transform, and the skewness of all of them."""
+"""Figure 2: distribution of a feature before and after the power transform, skewness of all."""
 
 import warnings
 from functools import lru_cache
@@ -9,20 +9,19 @@ import torch
 from numpy.typing import NDArray
 from scipy.optimize import OptimizeWarning, curve_fit
 
+from fewlabels import FeatureSet, Pipeline
 from fewlabels.evaluation.tables import NONE, Table
-from fewlabels.features import FeatureSet
 from fewlabels.paper.figure3 import PREFERRED
-from fewlabels.paper.ledger import Entry, Ledger
-from fewlabels.paper.library import Library, Source
+from fewlabels.paper.ledger import Experiment, Ledger
+from fewlabels.paper.library import FeatureSource, Library
 from fewlabels.paper.published import DATASETS, read_published
 from fewlabels.paper.report import Report
-from fewlabels.preprocess import Pipeline
 
 N_CLASSES, N_BINS = 5, 30
 PAPER_BETA = 0.5
 LADDER = (1.0, 0.5, 0.3, 0.0)
-TOP = 99.5  # percentile where the histograms end: a few far values would flatten the rest
-SKEW_BINS = np.linspace(-3, 24, 55)  # no 600 numbers are skewed by more than 24.4
+TOP = 99.5  # percentile where the histograms end: a few large values would flatten the rest
+SKEW_BINS = np.linspace(-3, 24, 55)  # the skewness of 600 numbers is at most 24.4
 Array = NDArray[np.float64]
 
 
@@ -35,11 +34,11 @@ class DistributionExhibit:
         self._paper = read_published().figures[self.name]
         self.title = self._paper.title
 
-    def sources(self) -> list[Source]:
+    def sources(self) -> list[FeatureSource]:
         """See `Exhibit`."""
         return list(PREFERRED)
 
-    def entries(self, library: Library) -> list[Entry]:  # noqa: ARG002 - looks at the features themselves
+    def experiments(self, library: Library) -> list[Experiment]:  # noqa: ARG002 - uses the features themselves
         """See `Exhibit`."""
         return []
 
@@ -74,7 +73,10 @@ class DistributionExhibit:
             )
             notes = _notes(found)
         header = ("", "class", "pt", "curve", "fitted", "skewness")
-        caption = "fits to the counts of 30 bins; before: exponential, after: Gaussian; skewness within the class"
+        caption = (
+            "fits to the counts of 30 bins; before: exponential, after: Gaussian; "
+            "skewness within the class"
+        )
         table = Table(f"Figure 2: {self.title}", header, sections, caption)
         return Report(
             self.name,
@@ -94,9 +96,9 @@ class DistributionExhibit:
 
 
 def describe_distributions(features: FeatureSet, *, seed: int = 0) -> dict[str, Any]:
-    """Histograms of a typical feature for five classes, their fits, and the skewness of every feature in every class.
+    """Histograms and fits of a typical feature for five classes, and the skewness of all features.
 
-    The paper chose its feature arbitrarily. Here it is the one whose skewness is nearest to the
+    The paper chose its feature arbitrarily. Here it is the one whose skewness is closest to the
     median of all, in the mean over the classes.
 
     Args:
@@ -128,12 +130,12 @@ def describe_distributions(features: FeatureSet, *, seed: int = 0) -> dict[str, 
             )
             skew = float(skews[panel][k, feature])
             name = features.class_names[k]
-            entry = {
+            shown = {
                 "panel": panel,
                 "name": name if not name.isdigit() else f"class {name}",
                 "edges": edges.tolist(),
             }
-            histograms.append({**entry, "counts": counts.tolist(), "fit": fit, "skewness": skew})
+            histograms.append({**shown, "counts": counts.tolist(), "fit": fit, "skewness": skew})
     flat = {panel: values[np.isfinite(values)] for panel, values in skews.items()}
     return {
         "feature": feature,
@@ -157,7 +159,10 @@ def describe_distributions(features: FeatureSet, *, seed: int = 0) -> dict[str, 
 
 
 def _typical(skews: Array) -> int:
-    """The feature of most typical skewness, (classes, D) -> a number below D; one that is constant within a class is passed over."""
+    """The feature of most typical skewness, (classes, D) -> a number below D.
+
+    A feature that is constant within a class is not considered.
+    """
     distance = np.abs(skews - np.nanmedian(skews)).mean(axis=0)
     return int(np.nan_to_num(distance, nan=np.inf).argmin())
 
@@ -168,14 +173,14 @@ def transform(features: FeatureSet, *, beta: float) -> Array:
     return Pipeline.parse(f"power({beta}) | unit").transform(raw).numpy()
 
 
-@lru_cache(maxsize=16)  # Figure 4 asks for the same again
+@lru_cache(maxsize=16)  # Figure 4 needs the same values
 def median_skewness(features: FeatureSet, *, beta: float) -> float:
-    """The median over all features and classes of the skewness that Eq. (1) leaves."""
+    """The median over all features and classes of the skewness after Eq. (1)."""
     return float(np.nanmedian(class_skewness(transform(features, beta=beta), features)))
 
 
 def class_skewness(x: Array, features: FeatureSet) -> Array:
-    """Skewness of each feature within each class, (N, D) -> (classes, D); NaN where a feature is constant."""
+    """Skewness of each feature within each class, (N, D) -> (classes, D); NaN if constant."""
     rows = []
     for members in features.class_rows:
         deviations = x[members] - x[members].mean(axis=0)
@@ -186,7 +191,7 @@ def class_skewness(x: Array, features: FeatureSet) -> Array:
 
 
 def fit_exponential(edges: Array, counts: NDArray[np.int64]) -> dict[str, float] | None:
-    """The curve a exp(-b x) + c through the counts, as in the paper's panel (a); None where none fits."""
+    """Fit a exp(-b x) + c to the counts, as in the paper's panel (a); None where none fits."""
     x = (edges[:-1] + edges[1:]) / 2
     start = (float(counts.max()), 4 / float(edges[-1]), 0.0)
     return _fit(
@@ -200,15 +205,12 @@ def fit_exponential(edges: Array, counts: NDArray[np.int64]) -> dict[str, float]
 
 
 def fit_gaussian(edges: Array, counts: NDArray[np.int64]) -> dict[str, float] | None:
-    """The curve a exp(-(x - mean)² / (2 std²)) through the counts, as in the paper's panel (b); None where none fits."""
+    """Fit a exp(-(x - mean)² / (2 std²)) to the counts, as in panel (b); None where none fits."""
     x = (edges[:-1] + edges[1:]) / 2
     mean = float(np.average(x, weights=counts))
     start = (float(counts.max()), mean, float(np.sqrt(np.average((x - mean) ** 2, weights=counts))))
-    lowest = (
-        0.0,
-        0.0,
-        (edges[1] - edges[0]) / 4,
-    )  # a center below zero or a spike within a bin describes no feature
+    # no center below zero, and no peak that is narrower than a bin
+    lowest = (0.0, 0.0, (edges[1] - edges[0]) / 4)
     return _fit(
         lambda x, a, mean, std: a * np.exp(-((x - mean) ** 2) / (2 * std**2)),
         x,
@@ -230,9 +232,7 @@ def _fit(
 ) -> dict[str, float] | None:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", OptimizeWarning
-            )  # only the curve is wanted, not its covariance
+            warnings.simplefilter("ignore", OptimizeWarning)  # about the covariance, not used here
             found, _ = curve_fit(curve, x, counts, p0=start, bounds=(lowest, np.inf), maxfev=10_000)
     except RuntimeError:  # no curve of this shape fits
         return None
@@ -261,12 +261,17 @@ def _row(where: str, each: dict[str, Any]) -> tuple[str, ...]:
 
 def _notes(found: dict[str, Any]) -> list[str]:
     median, small = found["skewness_median"], found["skewness_small"]
+    by_beta = ", ".join(
+        f"{skew:+.2f} at {beta}" for beta, skew in found["skewness_by_beta"].items()
+    )
     return [
-        f"Ours shows feature {found['feature']}, the one of most typical skewness; {found['zeros']:.0%} of its values are exact zeros, "
-        f"{found['zeros_median']:.0%} of the median feature's. {found['n_images']} images a class.",
-        f"All {found['n_features']} features × {found['n_classes']} classes: median skewness {median['before']:+.2f} before and "
-        f"{median['after']:+.2f} after; within ±1 are {small['before']:.0%} before and {small['after']:.0%} after.",
-        f"The median by beta: {', '.join(f'{skew:+.2f} at {beta}' for beta, skew in found['skewness_by_beta'].items())}. "
-        "Figure 4 shows the accuracy by beta.",
+        f"Ours shows feature {found['feature']}, the one of most typical skewness; "
+        f"{found['zeros']:.0%} of its values are exact zeros, "
+        f"{found['zeros_median']:.0%} of the median feature's. "
+        f"{found['n_images']} images per class.",
+        f"All {found['n_features']} features × {found['n_classes']} classes: "
+        f"median skewness {median['before']:+.2f} before and {median['after']:+.2f} after; "
+        f"within ±1 are {small['before']:.0%} before and {small['after']:.0%} after.",
+        f"The median by beta: {by_beta}. Figure 4 shows the accuracy by beta.",
         "The paper's curves are of another dataset, backbone and feature: compare the shapes.",
     ]

@@ -2,23 +2,19 @@
 
 from typing import Any
 
-from fewlabels.evaluation.tables import Table
-from fewlabels.paper.ledger import Entry, Ledger, make_entry
-from fewlabels.paper.library import Library, Source
+from fewlabels import AtLeast
+from fewlabels.evaluation.tables import NONE, Table
+from fewlabels.paper.ledger import Experiment, Ledger, make_experiment
+from fewlabels.paper.library import FeatureSource, Library
 from fewlabels.paper.published import DATASETS, read_published
 from fewlabels.paper.report import Report, describe_run, sources_here, words_of
-from fewlabels.paper.timing import BENCHMARKS
-from fewlabels.transport.prior import AtLeast
+from fewlabels.paper.timing import WRN_SOURCES
 
 TOTAL = 100
 Q1 = (1, 10, 20, 30, 40, 50)
 BOUND = 30
-PREFERRED = (
-    BENCHMARKS[0],
-    BENCHMARKS[2],
-    BENCHMARKS[1],
-)  # the paper's dataset, else the first that is here
-CURVES: dict[str, tuple[str, Any]] = {  # name in published.toml: (recipe, proportions)
+PREFERRED = tuple(WRN_SOURCES[i] for i in (0, 2, 1))  # the paper's dataset first
+CURVES: dict[str, tuple[str, Any]] = {  # name in published.toml: (variant, prior)
     "PT+NCM": ("ncm", None),
     "PT+MAP, at least 30 of each": ("map", AtLeast((BOUND, BOUND))),
     "PT+MAP, sizes known": ("map", "truth"),
@@ -26,7 +22,7 @@ CURVES: dict[str, tuple[str, Any]] = {  # name in published.toml: (recipe, propo
 
 
 class ImbalanceExhibit:
-    """Accuracy against the unevenness of the queries."""
+    """Accuracy against the imbalance of the queries."""
 
     name = "figure3"
 
@@ -34,17 +30,17 @@ class ImbalanceExhibit:
         self._paper = read_published().figures[self.name]
         self.title = self._paper.title
 
-    def sources(self) -> list[Source]:
+    def sources(self) -> list[FeatureSource]:
         """See `Exhibit`."""
         return list(PREFERRED)
 
-    def entries(self, library: Library) -> list[Entry]:
+    def experiments(self, library: Library) -> list[Experiment]:
         """See `Exhibit`."""
         source = next((each for each in PREFERRED if library.has(each)), None)
         return (
             []
             if source is None
-            else [imbalance_entry(source, name, q1) for name in CURVES for q1 in Q1]
+            else [imbalance_experiment(source, name, q1) for name in CURVES for q1 in Q1]
         )
 
     def report(self, ledger: Ledger) -> Report:
@@ -54,13 +50,14 @@ class ImbalanceExhibit:
         for name in CURVES:
             published = dict(self._paper.find("q1", name).points)
             ours = {
-                q1: ledger.find(imbalance_entry(source, name, q1)) if source else None for q1 in Q1
+                q1: ledger.find(imbalance_experiment(source, name, q1)) if source else None
+                for q1 in Q1
             }
             rows = [
                 (
                     name,
                     str(q1),
-                    f"{published[q1]:.2f}" if q1 in published else "–",
+                    f"{published[q1]:.2f}" if q1 in published else NONE,
                     words_of(ours[q1]),
                 )
                 for q1 in Q1
@@ -76,22 +73,25 @@ class ImbalanceExhibit:
         where = DATASETS[source.dataset] if source else "no features here"
         header = ("method", "q1", "paper (miniImageNet)", f"ours ({where})")
         notes = [
-            f"'At least {BOUND} of each' is true from q1 = {BOUND} on; below it the bound is wrong, and the paper shows no points."
+            f"'At least {BOUND} of each' is true from q1 = {BOUND} on; below it the bound is "
+            "wrong, and the paper shows no points."
         ]
         if source is None:
             notes.append(f"Published only: {ledger.library.how_to_get(PREFERRED[0])}")
         elif source.dataset != "mini-imagenet":
             notes.append(
-                "Paper and ours are of different datasets: compare the order and the shape of the curves, not their height."
+                "Paper and ours are of different datasets: compare the order and the shape of the "
+                "curves, not their height."
             )
-        caption = f"2-way 1-shot, {TOTAL} queries, q1 of them of class 1; {describe_run(ledger, draws='own')}"
+        run = describe_run(ledger, draws="own")
+        caption = f"2-way 1-shot, {TOTAL} queries, q1 of them of class 1; {run}"
         data = {
             "dataset": source.dataset if source else None,
             "curves": curves,
             "n_episodes": ledger.n_episodes,
         }
         table = Table(f"Figure 3: {self.title}", header, sections, caption)
-        sources = sources_here(self.entries(ledger.library), ledger.library)
+        sources = sources_here(self.experiments(ledger.library), ledger.library)
         return Report(
             self.name, self.title, self._paper.caption, table, tuple(notes), data, sources
         )
@@ -103,9 +103,9 @@ class ImbalanceExhibit:
         return draw_imbalance(report)
 
 
-def imbalance_entry(source: Source, name: str, q1: int) -> Entry:
+def imbalance_experiment(source: FeatureSource, name: str, q1: int) -> Experiment:
     """The cell of a curve at q1."""
-    recipe, proportions = CURVES[name]
-    return make_entry(
-        source, recipe, queries=f"{q1},{TOTAL - q1}", n_way=2, draws="own", proportions=proportions
+    variant, prior = CURVES[name]
+    return make_experiment(
+        source, variant, queries=f"{q1},{TOTAL - q1}", n_way=2, draws="own", prior=prior
     )

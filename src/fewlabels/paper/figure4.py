@@ -1,24 +1,20 @@
-"""Figure 4: accuracy against the number of queries, and against beta, lam and alpha on validation and novel classes."""
+"""Figure 4: accuracy against the number of queries, and against beta, lam and alpha."""
 
 from typing import Any
 
 from fewlabels.evaluation.tables import NONE, Table
-from fewlabels.paper.ledger import Entry, Ledger, make_entry
-from fewlabels.paper.library import Library, Source
+from fewlabels.paper.ledger import Experiment, Ledger, make_experiment
+from fewlabels.paper.library import FeatureSource, Library
 from fewlabels.paper.peaks import SPLITS, describe_peak, describe_plateau, explain_beta, gain_of
 from fewlabels.paper.published import DATASETS, read_published
 from fewlabels.paper.report import Report, describe_run, sources_here, words_of
-from fewlabels.paper.timing import BENCHMARKS
+from fewlabels.paper.timing import WRN_SOURCES
 
 WAYS = 5
-BETWEEN = {
-    "beta": (0.3, 0.7),
-    "lam": (7.0,),
-    "alpha": (),
-}  # values of ours that the paper's range leaves out
+BETWEEN = {"beta": (0.3, 0.7), "lam": (7.0,), "alpha": ()}  # values that the paper leaves out
 CHOSEN = {"beta": 0.5, "lam": 10.0, "alpha": 0.4}  # the paper's dashed lines
 KNOBS = tuple(CHOSEN)
-PREFERRED = (BENCHMARKS[0].dataset, "cifar-fs", "cub")
+PREFERRED = (WRN_SOURCES[0].dataset, "cifar-fs", "cub")
 
 
 class KnobsExhibit:
@@ -30,15 +26,15 @@ class KnobsExhibit:
         self._paper = read_published().figures[self.name]
         self.title = self._paper.title
 
-    def sources(self) -> list[Source]:
+    def sources(self) -> list[FeatureSource]:
         """See `Exhibit`."""
-        return [*BENCHMARKS, *(Source(dataset, "wrn28-10", "val") for dataset in PREFERRED)]
+        return [*WRN_SOURCES, *(FeatureSource(dataset, "wrn28-10", "val") for dataset in PREFERRED)]
 
-    def entries(self, library: Library) -> list[Entry]:
+    def experiments(self, library: Library) -> list[Experiment]:
         """See `Exhibit`."""
         by_queries = [
             _by_queries(source, size)
-            for source in BENCHMARKS
+            for source in WRN_SOURCES
             if library.has(source)
             for size in self._sizes()
         ]
@@ -61,7 +57,7 @@ class KnobsExhibit:
         dataset = _dataset(ledger.library)
         sections: list[list[tuple[str, ...]]] = []
         queries, knobs = [], []
-        for source in BENCHMARKS:
+        for source in WRN_SOURCES:
             published = dict(self._paper.find("queries", source.dataset).points)
             ours = [(size, ledger.find(_by_queries(source, size))) for size in published]
             queries.append(
@@ -97,7 +93,7 @@ class KnobsExhibit:
             "knobs": knobs,
             "n_episodes": ledger.n_episodes,
         }
-        sources = sources_here(self.entries(ledger.library), ledger.library)
+        sources = sources_here(self.experiments(ledger.library), ledger.library)
         return Report(
             self.name,
             self.title,
@@ -118,7 +114,7 @@ class KnobsExhibit:
         return [x for x, _ in self._paper.find("queries", "cifar-fs").points]
 
     def _knob(self, knob: str, dataset: str | None, ledger: Ledger) -> dict[str, Any]:
-        """Points of a knob's curves, published and ours, and where ours peaks on validation classes."""
+        """Points of the curves of a knob, published and ours, and the peaks of ours."""
         published = {split: list(self._paper.find(knob, split).points) for split in SPLITS}
         ours = {
             split: [
@@ -146,15 +142,13 @@ class KnobsExhibit:
         here = ledger.library
         lines = [
             f"Published only, {DATASETS[source.dataset]}: {here.how_to_get(source)}"
-            for source in BENCHMARKS
+            for source in WRN_SOURCES
             if not here.has(source)
         ]
         if dataset is None:
-            val = Source(PREFERRED[1], "wrn28-10", "val")
-            return [
-                *lines,
-                f"Curves of knobs published only: {here.how_to_get(val) if not here.has(val) else 'no novel features'}",
-            ]
+            val = FeatureSource(PREFERRED[1], "wrn28-10", "val")
+            missing = "no novel features" if here.has(val) else here.how_to_get(val)
+            return [*lines, f"Curves of knobs published only: {missing}"]
         lines += [
             line
             for curve in knobs
@@ -164,31 +158,33 @@ class KnobsExhibit:
         return [
             *lines,
             *explain_beta(
-                here.load(Source(dataset, "wrn28-10")), CHOSEN["beta"], knobs[0]["peaks"]["val"]
+                here.load(FeatureSource(dataset, "wrn28-10")),
+                CHOSEN["beta"],
+                knobs[0]["peaks"]["val"],
             ),
         ]
 
 
 def _dataset(library: Library) -> str | None:
-    """The dataset of the knobs' curves: the paper's, else the first with validation and novel features."""
+    """The dataset of the curves of knobs: the first with validation and novel features."""
     return next(
         (
             name
             for name in PREFERRED
-            if all(library.has(Source(name, "wrn28-10", split)) for split in SPLITS)
+            if all(library.has(FeatureSource(name, "wrn28-10", split)) for split in SPLITS)
         ),
         None,
     )
 
 
-def _by_queries(source: Source, size: float) -> Entry:
-    return make_entry(source, "map", queries=str(int(size) // WAYS))
+def _by_queries(source: FeatureSource, size: float) -> Experiment:
+    return make_experiment(source, "map", queries=str(int(size) // WAYS))
 
 
-def _at(dataset: str, split: str, knob: str, value: float) -> Entry:
+def _at(dataset: str, split: str, knob: str, value: float) -> Experiment:
     """One knob moved, the others at the paper's values for the dataset."""
     moved: dict[str, Any] = {knob: value}
-    return make_entry(Source(dataset, "wrn28-10", split), "map", **moved)
+    return make_experiment(FeatureSource(dataset, "wrn28-10", split), "map", **moved)
 
 
 def _peak(points: list[list[Any]]) -> float | None:

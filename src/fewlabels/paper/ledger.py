@@ -1,6 +1,8 @@
-"""Every measured cell, kept on disk by all that it depends on: an interrupted run continues where it stopped."""
+"""Measured cells of tables and figures, kept on disk under a key of all that they depend on.
 
-import hashlib
+An interrupted run continues where it stopped.
+"""
+
 import json
 import os
 import platform
@@ -11,71 +13,71 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from fewlabels import __version__
+from fewlabels import EvaluationResult, configure, evaluate
 from fewlabels.errors import FileFormatError
-from fewlabels.evaluation import EvaluationResult, evaluate
-from fewlabels.evaluation.folder import to_json, write_file
-from fewlabels.methods.base import Method, configure
-from fewlabels.paper.library import Library, Source
+from fewlabels.evaluation.folder import to_json
+from fewlabels.io.files import write_file
+from fewlabels.io.stamps import short_hash
+from fewlabels.methods import ConfiguredMethod
+from fewlabels.paper.library import FeatureSource, Library
 
 CELLS = "cells.json"
-AT_ONCE = 10  # methods that share their draws and inner products; what an interruption loses is at most these, some ten seconds
-RECIPES = {  # name: (method, its pipeline where it is not the method's own)
+AT_ONCE = 10  # methods that share their draws; an interruption loses at most these, ten seconds
+VARIANTS = {  # name: (method, its pipeline where it is not the method's own)
     "ncm-raw": ("ncm-raw", None),
     "ncm": ("ncm", None),
     "kmeans": ("kmeans", None),
     "map": ("map", None),
     "map-without-pt": ("map", "center | unit"),  # Table 6 drops all of Eq. (1), the unit norm too
 }
-Cell = dict[str, Any]  # what EvaluationResult.to_dict gives, and the machine
+Measurement = dict[str, Any]  # what EvaluationResult.to_dict gives, and the machine
+PACKAGE = Path(__file__).resolve().parents[1]
+CODE = (  # what computes an accuracy, in the package
+    *("methods/*.py", "transport/*.py", "preprocess/*.py", "kernels/*.py", "fitting.py"),
+    *(f"evaluation/{name}.py" for name in ("run", "engines", "fused", "episodes", "results")),
+    *(f"evaluation/{name}.py" for name in ("sampling", "queries", "_draw", "_shuffle")),
+)
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One cell to measure: a method on one kind of episode of one source."""
+class Experiment:
+    """One cell to measure: a method on one kind of episode, on features of one source."""
 
-    source: Source
-    method: Method
+    source: FeatureSource
+    method: ConfiguredMethod
     n_shot: int = 1
     queries: str = "15"
     n_way: int = 5
-    draws: str = "authors"  # as the paper's numbers were made
+    draws: str = "authors"  # as in the paper
 
     @property
     def kind(self) -> tuple[Any, ...]:
-        """Entries of one kind meet the same episodes, of vectors that were preprocessed alike."""
-        return (
-            self.source,
-            self.n_way,
-            self.n_shot,
-            self.queries,
-            self.draws,
-            self.method.pipeline.rowwise.steps,
-        )
+        """Experiments of one kind share episodes and row-wise preprocessing."""
+        rowwise = str(self.method.pipeline.rowwise)
+        return (self.source, self.n_way, self.n_shot, self.queries, self.draws, rowwise)
 
 
-def make_entry(source: Source, recipe: str, *, n_shot: int = 1, **options: Any) -> Entry:
-    """An entry by its recipe, with the paper's settings for the dataset.
+def make_experiment(
+    source: FeatureSource, variant: str, *, n_shot: int = 1, **options: Any
+) -> Experiment:
+    """An experiment with the paper's settings for the dataset.
 
     Args:
         source: Of the features.
-        recipe: One of `RECIPES`.
+        variant: One of `VARIANTS`.
         n_shot: Support rows per class.
-        **options: queries, n_way and draws of `Entry`; beta, lam, alpha and proportions of `configure`.
+        **options: queries, n_way and draws of `Experiment`; knobs of the method.
     """
-    name, pipeline = RECIPES[recipe]
+    name, pipeline = VARIANTS[variant]
     kind = {key: options.pop(key) for key in ("queries", "n_way", "draws") if key in options}
-    return Entry(
-        source,
-        configure(name, n_shot=n_shot, dataset=source.dataset, pipeline=pipeline, **options),
-        n_shot,
-        **kind,
-    )
+    dataset = source.dataset
+    method = configure(name, n_shot=n_shot, dataset=dataset, pipeline=pipeline, **options)
+    return Experiment(source, method, n_shot, **kind)
 
 
 @dataclass
 class Ledger:
-    """Measures entries that are not yet known, and knows those that are."""
+    """Measures the cells that were not measured before, and keeps them in a file."""
 
     folder: Path
     library: Library
@@ -83,51 +85,46 @@ class Ledger:
     seed: int = 0
     device: str = "auto"
     on_progress: Callable[[int], object] | None = None
-    cells: dict[str, Cell] = field(init=False)
+    cells: dict[str, Measurement] = field(init=False)
+    code: str = field(init=False)  # digest of the code that measures
 
     def __post_init__(self) -> None:
         self.cells = _read_cells(self.folder / CELLS)
+        self.code = digest_code()
 
-    def key(self, entry: Entry) -> str:
-        """Sixteen hex digits that name all that the cell's accuracy depends on."""
-        method = entry.method
+    def key(self, experiment: Experiment) -> str:
+        """Sixteen hex digits that name all that the accuracy of a cell depends on."""
+        method, source = experiment.method, experiment.source
         settings = {knob: str(value) for knob, value in method.settings.items()}
-        features = self.library.load(entry.source).fingerprint
-        kind = [entry.n_way, entry.n_shot, entry.queries, entry.draws, self.seed, self.n_episodes]
-        text = json.dumps(
-            [__version__, features, method.classifier, str(method.pipeline), settings, kind],
-            sort_keys=True,
-        )
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        what = [self.library.load(source).fingerprint, method.name, str(method.pipeline), settings]
+        episodes = [experiment.n_way, experiment.n_shot, experiment.queries, experiment.draws]
+        how = [*episodes, self.seed, self.n_episodes]
+        return short_hash(json.dumps([self.code, what, how], sort_keys=True).encode())
 
-    def find(self, entry: Entry) -> Cell | None:
+    def find(self, experiment: Experiment) -> Measurement | None:
         """The measured cell, None where its features are not here or it was not measured."""
-        return self.cells.get(self.key(entry)) if self.library.has(entry.source) else None
+        return self.cells.get(self.key(experiment)) if self.library.has(experiment.source) else None
 
-    def to_measure(self, entries: Iterable[Entry]) -> list[Entry]:
-        """Entries whose features are here and that are not yet known, each once."""
-        here = {self.key(entry): entry for entry in entries if self.library.has(entry.source)}
-        return [entry for key, entry in here.items() if key not in self.cells]
+    def to_measure(self, experiments: Iterable[Experiment]) -> list[Experiment]:
+        """Experiments whose features are here and that were not measured, each once."""
+        here = {self.key(each): each for each in experiments if self.library.has(each.source)}
+        return [each for key, each in here.items() if key not in self.cells]
 
-    def measure(self, entries: Iterable[Entry]) -> None:
-        """Measure what is not yet known, and write it down group by group; Ctrl-C loses only the group at work."""
-        # MAP comes first: it forms the inner products that NCM can do without, but is faster with
-        ordered = sorted(
-            self.to_measure(entries),
-            key=lambda entry: (entry.kind, entry.method.classifier != "map"),
-        )
-        for _, found in groupby(ordered, key=lambda entry: entry.kind):
-            same = list(found)
-            for group in (same[first : first + AT_ONCE] for first in range(0, len(same), AT_ONCE)):
-                for entry, result in zip(group, self._evaluate(group), strict=True):
-                    self.cells[self.key(entry)] = {**result.to_dict(), "machine": machine()}
-                write_file(self.folder / CELLS, to_json(self.cells))
+    def measure(self, experiments: Iterable[Experiment]) -> None:
+        """Measure what was not measured, and write it group by group.
 
-    def _evaluate(self, group: Sequence[Entry]) -> list[EvaluationResult]:
+        Ctrl-C loses only the group that was being measured.
+        """
+        for group in group_experiments(self.to_measure(experiments)):
+            for each, result in zip(group, self._evaluate(group), strict=True):
+                self.cells[self.key(each)] = {**result.to_dict(), "machine": machine()}
+            write_file(self.folder / CELLS, to_json(self.cells))
+
+    def _evaluate(self, group: Sequence[Experiment]) -> list[EvaluationResult]:
         first = group[0]
         results = evaluate(
+            [each.method for each in group],
             self.library.load(first.source),
-            [entry.method for entry in group],
             n_way=first.n_way,
             n_shot=first.n_shot,
             queries=first.queries,
@@ -142,16 +139,43 @@ class Ledger:
         return results
 
 
+def group_experiments(experiments: Iterable[Experiment]) -> list[list[Experiment]]:
+    """Experiments that are measured in one call: of one kind, at most `AT_ONCE`."""
+    # MAP first: it computes the inner products, which make the others faster
+    ordered = sorted(experiments, key=lambda each: (each.kind, each.method.name != "map"))
+    groups = []
+    for _, found in groupby(ordered, key=lambda each: each.kind):
+        same = list(found)
+        groups += [same[first : first + AT_ONCE] for first in range(0, len(same), AT_ONCE)]
+    return groups
+
+
+def code_files(package: Path = PACKAGE) -> list[Path]:
+    """The files of the package that take part in computing an accuracy, sorted."""
+    return sorted(path for pattern in CODE for path in package.glob(pattern))
+
+
+def digest_code(package: Path = PACKAGE) -> str:
+    """Sixteen hex digits that name the code that computes an accuracy."""
+    parts: list[bytes] = []
+    for path in code_files(package):
+        content = path.read_bytes()
+        name = path.relative_to(package).as_posix()
+        parts += [f"{name} {len(content)}\n".encode(), content]
+    return short_hash(*parts)
+
+
 @cache
 def machine() -> str:
-    """The machine in a few words: times mean nothing without it."""
-    described = Path("/proc/cpuinfo")  # platform.processor() says little on Linux
+    """The processor and its number of cores, which a time depends on."""
+    described = Path("/proc/cpuinfo")  # platform.processor() is often empty on Linux
     lines = described.read_text(encoding="utf-8").splitlines() if described.is_file() else []
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return f"{models[0] if models else platform.processor() or platform.machine()}, {os.cpu_count()} cores"
+    processor = models[0] if models else platform.processor() or platform.machine()
+    return f"{processor}, {os.cpu_count()} cores"
 
 
-def _read_cells(path: Path) -> dict[str, Cell]:
+def _read_cells(path: Path) -> dict[str, Measurement]:
     if not path.exists():
         return {}
     try:
@@ -162,6 +186,6 @@ def _read_cells(path: Path) -> dict[str, Cell]:
             raise ValueError("no cells")
     except (OSError, ValueError) as error:
         raise FileFormatError(
-            f"{path} cannot be read as measured cells ({error}). Delete it to measure anew."
+            f"{path} cannot be read as measured cells ({error}). Delete it to measure again."
         ) from error
     return cells

@@ -1,19 +1,19 @@
-"""What the paper claims to be better than what, tested on the cells that are here."""
+"""The paper's claims that one method is better than another, tested on the measured cells."""
 
 from dataclasses import dataclass
 from math import hypot
 from typing import Any
 
 from fewlabels.evaluation.tables import Table, interval
-from fewlabels.paper.figure3 import BOUND, CURVES, PREFERRED, Q1, imbalance_entry
-from fewlabels.paper.ledger import Cell, Entry, Ledger, make_entry
-from fewlabels.paper.library import Library, Source
+from fewlabels.paper.figure3 import BOUND, CURVES, PREFERRED, Q1, imbalance_experiment
+from fewlabels.paper.ledger import Experiment, Ledger, Measurement, make_experiment
+from fewlabels.paper.library import FeatureSource, Library
 from fewlabels.paper.provenance import BACKBONES, describe_making
 from fewlabels.paper.published import DATASETS, SHOTS
 from fewlabels.paper.report import Report, sources_here
-from fewlabels.paper.timing import BENCHMARKS
+from fewlabels.paper.timing import WRN_SOURCES
 
-CLAIMS = (  # (better, worse) by recipe, and where the paper says so
+CLAIMS = (  # (better, worse) by variant, and where in the paper
     ("ncm", "ncm-raw", "Table 5"),
     ("kmeans", "ncm", "Table 5"),
     ("map", "kmeans", "Table 5"),
@@ -21,7 +21,7 @@ CLAIMS = (  # (better, worse) by recipe, and where the paper says so
 )
 SOURCES = tuple(
     source._replace(backbone=backbone)
-    for source in BENCHMARKS
+    for source in WRN_SOURCES
     for backbone in ("wrn28-10", "resnet18", "resnet12")
 )
 TITLES = {
@@ -36,12 +36,12 @@ HOLDS, UNDECIDED, FAILS = "holds", "undecided", "FAILS"
 
 @dataclass(frozen=True)
 class Claim:
-    """Better and worse, where it is said, and the two cells to measure."""
+    """One method is better than another: in words, where in the paper, and what to measure."""
 
     words: str
     where: str
-    better: Entry
-    worse: Entry
+    better: Experiment
+    worse: Experiment
 
 
 class OrderingsExhibit:
@@ -49,13 +49,17 @@ class OrderingsExhibit:
 
     name, title = "orderings", "The paper's orderings"
 
-    def sources(self) -> list[Source]:
+    def sources(self) -> list[FeatureSource]:
         """See `Exhibit`."""
         return list(SOURCES)
 
-    def entries(self, library: Library) -> list[Entry]:
+    def experiments(self, library: Library) -> list[Experiment]:
         """See `Exhibit`."""
-        return [entry for claim in self.claims(library) for entry in (claim.better, claim.worse)]
+        return [
+            experiment
+            for claim in self.claims(library)
+            for experiment in (claim.better, claim.worse)
+        ]
 
     def claims(self, library: Library) -> list[Claim]:
         """The claims that can be tested with what is here."""
@@ -64,17 +68,20 @@ class OrderingsExhibit:
             for better, worse, where in CLAIMS:
                 for n_shot in SHOTS:
                     words = f"{TITLES[better]} > {TITLES[worse]}"
-                    entries = (
-                        make_entry(source, recipe, n_shot=n_shot) for recipe in (better, worse)
+                    experiments = (
+                        make_experiment(source, variant, n_shot=n_shot)
+                        for variant in (better, worse)
                     )
-                    found.append(Claim(words, f"{where}, {_name(source)}, {n_shot}-shot", *entries))
+                    found.append(
+                        Claim(words, f"{where}, {_name(source)}, {n_shot}-shot", *experiments)
+                    )
         source_of_curves = next((each for each in PREFERRED if library.has(each)), None)
         if source_of_curves is None:
             return found
         ncm, bound, truth = CURVES
         for q1 in Q1:
             where = f"Figure 3, {_name(source_of_curves)}, q1 = {q1}"
-            at = {name: imbalance_entry(source_of_curves, name, q1) for name in CURVES}
+            at = {name: imbalance_experiment(source_of_curves, name, q1) for name in CURVES}
             pairs = [("sizes known > PT+NCM", truth, ncm)]
             if q1 >= BOUND:
                 pairs = [
@@ -86,7 +93,7 @@ class OrderingsExhibit:
 
     def report(self, ledger: Ledger) -> Report:
         """See `Exhibit`."""
-        sections: dict[Source, list[tuple[str, ...]]] = {}
+        sections: dict[FeatureSource, list[tuple[str, ...]]] = {}
         data: list[dict[str, Any]] = []
         for claim in self.claims(ledger.library):
             better, worse = ledger.find(claim.better), ledger.find(claim.worse)
@@ -100,24 +107,27 @@ class OrderingsExhibit:
                 said = {"claim": claim.words, "where": claim.where, "features": str(source)}
                 data.append({**said, "difference": gap, "ci95": half, "verdict": verdict})
         header = ("claim", "where", "difference", "verdict")
-        caption = "difference of mean accuracies in points ± 95 % interval, as if the episodes were not shared (so wider than needed)"
+        caption = (
+            "difference of mean accuracies in points ± 95 % interval, as if the episodes were not "
+            "shared (so wider than needed)"
+        )
         table = Table(self.title, header, list(sections.values()), caption)
         notes = (_count(data), *_explain_exceptions(data, ledger.library))
-        sources = sources_here(self.entries(ledger.library), ledger.library)
+        sources = sources_here(self.experiments(ledger.library), ledger.library)
         return Report(
             self.name, self.title, "Sections 4.3 and 4.4", table, notes, {"claims": data}, sources
         )
 
-    def draw(self, report: Report) -> dict[str, bytes]:  # noqa: ARG002 - a list of verdicts needs no picture
+    def draw(self, report: Report) -> dict[str, bytes]:  # noqa: ARG002 - a list needs no figure
         """See `Exhibit`."""
         return {}
 
 
-def _name(source: Source) -> str:
+def _name(source: FeatureSource) -> str:
     return f"{DATASETS[source.dataset]} {BACKBONES[source.backbone]}"
 
 
-def _gap(better: Cell, worse: Cell) -> tuple[float, float]:
+def _gap(better: Measurement, worse: Measurement) -> tuple[float, float]:
     return better["accuracy"] - worse["accuracy"], hypot(
         better["ci95"] or 0.0, worse["ci95"] or 0.0
     )
@@ -128,11 +138,14 @@ def _count(data: list[dict[str, Any]]) -> str:
         verdict: sum(each["verdict"] == verdict for each in data)
         for verdict in (HOLDS, UNDECIDED, FAILS)
     }
-    return f"Of {len(data)} orderings {counts[HOLDS]} hold, {counts[UNDECIDED]} are undecided, {counts[FAILS]} fail."
+    return (
+        f"Of {len(data)} orderings {counts[HOLDS]} hold, {counts[UNDECIDED]} are undecided, "
+        f"{counts[FAILS]} fail."
+    )
 
 
 def _explain_exceptions(data: list[dict[str, Any]], library: Library) -> list[str]:
-    """The orderings that do not hold, and in what the training of their backbones differs from that of the others."""
+    """The orderings that do not hold, and how the training of their backbones differs."""
     exceptions: dict[str, list[str]] = {}
     for each in data:
         if each["verdict"] != HOLDS:
@@ -150,15 +163,18 @@ def _explain_exceptions(data: list[dict[str, Any]], library: Library) -> list[st
             heads[name] is not None and others and None not in others and heads[name] not in others
         )
         why = (
-            f" Its backbone alone was trained with a {heads[name]} head: a possible reason, not a tested one."
+            f" Its backbone alone was trained with a {heads[name]} head: "
+            "a possible reason, which was not tested."
             if apart
             else ""
         )
-        lines.append(f"Exceptions on {_name(Source(*name.split('/')))}: {', '.join(said)}.{why}")
+        lines.append(
+            f"Exceptions on {_name(FeatureSource(*name.split('/')))}: {', '.join(said)}.{why}"
+        )
     return lines
 
 
 def _head(library: Library, name: str) -> str | None:
     """The head that a backbone was trained with, where it is recorded."""
-    head = describe_making(library, Source(*name.split("/"))).get("training", {}).get("head")
+    head = describe_making(library, FeatureSource(*name.split("/"))).get("training", {}).get("head")
     return None if head is None else str(head)

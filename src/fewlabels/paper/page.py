@@ -1,4 +1,4 @@
-"""All exhibits on one page of HTML that needs nothing else: opens from disk, without a network."""
+"""All tables and figures on one HTML page, which loads nothing else and opens from disk."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -9,9 +9,15 @@ from fewlabels.evaluation.tables import TEXT_COLUMNS
 from fewlabels.paper.report import label
 
 STYLE = """
-:root { --ink: #1d2129; --soft: #626a76; --line: #dfe3e8; --ours: #0072B2; --paper: #8a8f98; --ground: #fff; --tint: #f5f7f9; }
+:root {
+  --ink: #1d2129; --soft: #626a76; --line: #dfe3e8; --ours: #0072B2; --paper: #8a8f98;
+  --ground: #fff; --tint: #f5f7f9;
+}
 * { box-sizing: border-box; }
-body { margin: 0; color: var(--ink); background: var(--ground); font: 15px/1.55 system-ui, "Segoe UI", Helvetica, Arial, sans-serif; }
+body {
+  margin: 0; color: var(--ink); background: var(--ground);
+  font: 15px/1.55 system-ui, "Segoe UI", Helvetica, Arial, sans-serif;
+}
 main, header, footer { max-width: 66rem; margin: 0 auto; padding: 0 1.25rem; }
 header { padding-top: 2.5rem; }
 h1 { font-size: 1.7rem; line-height: 1.25; margin: 0 0 .5rem; }
@@ -20,9 +26,14 @@ nav { margin: 1rem 0 0; display: flex; flex-wrap: wrap; gap: .35rem .9rem; }
 a { color: var(--ours); }
 section { border-top: 1px solid var(--line); margin-top: 2.2rem; padding-top: 1.6rem; }
 .paper { color: var(--soft); margin: 0 0 1rem; }
-svg { display: block; width: 100%; height: auto; border: 1px solid var(--line); border-radius: 6px; background: #fff; }
+svg {
+  display: block; width: 100%; height: auto; background: #fff;
+  border: 1px solid var(--line); border-radius: 6px;
+}
 .scroll { overflow-x: auto; margin-top: 1rem; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .82rem; width: 100%; }
+table {
+  border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .82rem; width: 100%;
+}
 th, td { padding: .2rem .45rem; text-align: right; white-space: nowrap; }
 th { color: var(--soft); font-weight: 600; border-bottom: 1px solid var(--ink); }
 .text { text-align: left; }
@@ -33,15 +44,18 @@ tbody + tbody tr:first-child td { border-top: 1px solid var(--line); }
 tbody tr:hover td { background: var(--tint); }
 .caption, ul.notes, footer { color: var(--soft); font-size: .87rem; }
 ul.notes { padding-left: 1.1rem; }
-footer { border-top: 1px solid var(--line); margin-top: 2.5rem; padding-top: 1rem; padding-bottom: 2rem; }
+footer {
+  border-top: 1px solid var(--line); margin-top: 2.5rem; padding-top: 1rem; padding-bottom: 2rem;
+}
 code { font-size: .92em; }
 """
 INTRODUCTION = (
-    "Every table and figure of Hu, Gripon and Pateux, <i>Leveraging the Feature Distribution in Transfer-based Few-Shot Learning</i>, "
-    "with what this package measures beside it. Where features are absent, the row shows only what was published; nothing is filled in."
+    "Every table and figure of Hu, Gripon and Pateux, <i>Leveraging the Feature Distribution in "
+    "Transfer-based Few-Shot Learning</i>, with what this package measures beside it. Where "
+    "features are absent, the row shows only what was published; nothing is filled in."
 )
 ABSENT = ("–", "no features")
-ALIGNED = '<span class="ghost"> ± 0.00</span>'  # keeps the points of a column below each other
+ALIGNED = '<span class="ghost"> ± 0.00</span>'  # aligns the decimal points of a column
 
 
 def write_page(reports: Sequence[Mapping[str, Any]], pictures: Mapping[str, bytes]) -> str:
@@ -60,7 +74,8 @@ def write_page(reports: Sequence[Mapping[str, Any]], pictures: Mapping[str, byte
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>PT-MAP, regenerated</title><style>{STYLE}</style></head>\n"
-        f"<body><header><h1>PT-MAP, regenerated</h1><p>{INTRODUCTION}</p>{_summary(reports)}<nav>{links}</nav></header>\n"
+        f"<body><header><h1>PT-MAP, regenerated</h1><p>{INTRODUCTION}</p>{_summary(reports)}"
+        f"<nav>{links}</nav></header>\n"
         f"<main>{sections}</main>\n<footer>{_footer(reports)}</footer></body></html>\n"
     )
 
@@ -71,7 +86,8 @@ def _section(report: Mapping[str, Any], picture: bytes | None, drawn: set[str]) 
     notes = "".join(f"<li>{escape(note)}</li>" for note in report["notes"])
     heading = report["title"] if label(report["name"]).lower() in report["title"].lower() else name
     return (
-        f'<section id="{report["name"]}"><h2>{escape(heading)}</h2><p class="paper">Paper: {escape(report["paper"])}</p>{image}'
+        f'<section id="{report["name"]}"><h2>{escape(heading)}</h2>'
+        f'<p class="paper">Paper: {escape(report["paper"])}</p>{image}'
         f'{_table(report["table"])}<p class="caption">{escape(report["table"]["caption"])}</p>'
         + (f'<ul class="notes">{notes}</ul>' if notes else "")
         + "</section>\n"
@@ -79,11 +95,11 @@ def _section(report: Mapping[str, Any], picture: bytes | None, drawn: set[str]) 
 
 
 def _inline(svg: str, name: str, drawn: set[str]) -> str:
-    """A picture as part of the page. A letter is drawn once for all pictures: equal ids stand for equal shapes.
+    """A figure as part of the page; shapes of letters with equal ids are kept once.
 
     Args:
         svg: The file.
-        name: For those who cannot see it.
+        name: Its text for screen readers.
         drawn: Ids of the shapes that the page has already; new ones are added.
     """
 
@@ -99,7 +115,7 @@ def _inline(svg: str, name: str, drawn: set[str]) -> str:
 
 
 def _summary(reports: Sequence[Mapping[str, Any]]) -> str:
-    """How ours was made, and how many of the paper's orderings hold."""
+    """How our features were made, and how many of the paper's orderings hold."""
     made = {note for report in reports if (note := report["data"].get("features_note"))}
     verdicts = [
         report["notes"][0]

@@ -1,6 +1,7 @@
-"""The words about Figure 4's peaks, made from its numbers: where they lie, what they are worth, whether skewness explains them.
+"""Notes about the peaks of Figure 4: where they are, what they gain, what explains them.
 
-Intervals are those of two means over different episodes. All points share theirs, so the true ones are narrower.
+Intervals are those of two means over different episodes. All points share their episodes, so that
+the true intervals are narrower.
 """
 
 from collections.abc import Sequence
@@ -15,15 +16,21 @@ SPLITS = ("val", "novel")
 
 
 def describe_peak(curve: dict[str, Any]) -> str:
-    """Where ours peaks, and what that is worth beside the paper's choice."""
+    """Where our curve peaks, and its gain over the paper's choice."""
     at, peak = curve["paper_choice"], curve["peaks"]["val"]
-    where = f"{curve['knob']}: ours peaks at {peak:g} on validation and at {curve['peaks']['novel']:g} on novel classes"
+    where = (
+        f"{curve['knob']}: ours peaks at {peak:g} on validation and at "
+        f"{curve['peaks']['novel']:g} on novel classes"
+    )
     if peak == at:
         return f"{where}; {at:g} is what the paper chose on miniImageNet."
     val, novel = (curve["gains"][split] for split in SPLITS)
     if val is None or novel is None:
         return f"{where}; the paper chose {at:g} on miniImageNet, which was not measured."
-    words = f"{interval(*val, sign='+')} points on validation and {interval(*novel, sign='+')} on novel classes"
+    words = (
+        f"{interval(*val, sign='+')} points on validation and "
+        f"{interval(*novel, sign='+')} on novel classes"
+    )
     if val[0] <= val[1]:
         verdict = "less than the interval"
     elif novel[0] > novel[1]:
@@ -32,7 +39,10 @@ def describe_peak(curve: dict[str, Any]) -> str:
         verdict = (
             "more than the interval on validation, but it does not carry over to novel classes"
         )
-    return f"{where}; the paper chose {at:g} on miniImageNet. {peak:g} instead of {at:g} is worth {words}: {verdict}."
+    return (
+        f"{where}; the paper chose {at:g} on miniImageNet. "
+        f"{peak:g} instead of {at:g} gains {words}: {verdict}."
+    )
 
 
 def describe_plateau(curve: dict[str, Any]) -> str:
@@ -57,7 +67,10 @@ def describe_plateau(curve: dict[str, Any]) -> str:
 def gain_of(
     points: Sequence[Sequence[Any]], to: float, instead_of: float
 ) -> tuple[float, float] | None:
-    """Accuracy at one value less that at another, with the interval that both intervals make; None where one was not measured."""
+    """Accuracy at one value less that at another, with the interval of the difference.
+
+    None where one of them was not measured.
+    """
     cells = {x: cell for x, cell in points if cell is not None}
     if not {to, instead_of} <= cells.keys():
         return None
@@ -66,19 +79,22 @@ def gain_of(
 
 
 def explain_beta(features: FeatureSet, chosen: float, peak: float | None) -> list[str]:
-    """Whether what the power leaves of the skewness can explain another beta than the paper's."""
+    """Whether the skewness after the power can explain another beta than the paper's."""
     if peak is None or peak == chosen:
         return []
     raw, at_chosen, at_peak = (median_skewness(features, beta=beta) for beta in (1.0, chosen, peak))
     zeros = (features.features == 0).mean()
     facts = (
-        f"These features are of another training than the paper's, {zeros:.0%} of them exact zeros, with a median skewness within a class "
-        f"of {raw:+.2f}; beta {chosen:g} leaves {at_chosen:+.2f}, beta {peak:g} {at_peak:+.2f}"
+        f"These features are of another training than the paper's, {zeros:.0%} of them exact "
+        f"zeros, with a median skewness within a class of {raw:+.2f}; "
+        f"beta {chosen:g} leaves {at_chosen:+.2f}, beta {peak:g} {at_peak:+.2f}"
     )
     if abs(at_peak) < abs(at_chosen):
         return [
-            f"A likely reason for beta {peak:g}, not a tested one: {facts[0].lower()}{facts[1:]}, nearer to none."
+            f"A likely reason for beta {peak:g}, which was not tested: "
+            f"{facts[0].lower()}{facts[1:]}, closer to zero."
         ]
     return [
-        f"{facts}, farther from none: skewness does not explain why beta {peak:g} is best on these validation classes."
+        f"{facts}, farther from zero: skewness does not explain why beta {peak:g} is best on "
+        "these validation classes."
     ]

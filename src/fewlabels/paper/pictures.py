@@ -1,4 +1,4 @@
-"""What all pictures of exhibits share: a heading that hides nothing, a panel's looks, and small files."""
+"""What all drawings of tables and figures share: heading, style of panels, small files."""
 
 import io
 import re
@@ -8,7 +8,7 @@ from fewlabels.evaluation.plots import render
 from fewlabels.paper.report import Report, label
 
 GRID = "#E6E6E6"
-COLORS = 192  # of a PNG's palette: flat colours and their smoothed edges need no more
+COLORS = 192  # of the palette of a PNG file: enough for flat colors with smooth edges
 HEADING = {"fontsize": 8.5, "x": 0.01, "ha": "left", "linespacing": 1.35}
 
 
@@ -19,7 +19,7 @@ def set_heading(figure: Any, report: Report, *lines: str) -> None:
     figure.suptitle("\n".join(filter(None, [name, *lines, made])), **HEADING)
 
 
-def dress(panel: Any, *, axis: str = "y") -> None:
+def style_panel(panel: Any, *, axis: str = "y") -> None:
     """A faint grid behind the marks, short ticks."""
     panel.grid(axis=axis, color=GRID, linewidth=0.6)
     panel.set_axisbelow(True)
@@ -27,14 +27,14 @@ def dress(panel: Any, *, axis: str = "y") -> None:
 
 
 def finish(figure: Any) -> dict[str, bytes]:
-    """The bytes of a "png" and an "svg" file, made small: a repository keeps them."""
+    """The bytes of a "png" and an "svg" file, made small because a repository keeps them."""
     png = _shrink_png(render(figure, "png"))
-    figure.set_layout_engine("none")  # the panels have found their places
+    figure.set_layout_engine("none")  # the panels are in place
     return {"png": png, "svg": _shrink_svg(render(figure, "svg"))}
 
 
 def _shrink_png(content: bytes) -> bytes:
-    """The same picture with a palette, about a third of the bytes."""
+    """The same image with a palette, about a third of the bytes."""
     from PIL import Image  # comes with matplotlib
 
     buffer = io.BytesIO()
@@ -45,7 +45,9 @@ def _shrink_png(content: bytes) -> bytes:
 
 
 def _shrink_svg(content: bytes) -> bytes:
-    """The same drawing without remarks, with hundredths of a point; numbers below 1 keep their digits, for they may be scales.
+    """The same drawing without comments and with two digits per number.
+
+    Numbers below 1 keep their digits, because they may be scales.
 
     >>> _shrink_svg(b'<svg><!-- a --><path d="M 1.23456 0.015625"/> <g/></svg>').decode().strip()
     '<svg><path d="M 1.23 0.015625"/><g/></svg>'

@@ -1,4 +1,4 @@
-"""How the features of ours were made, where that is not the paper's way: said wherever our numbers stand beside the published."""
+"""How our features were made, shown wherever our numbers are beside the published ones."""
 
 import json
 from collections.abc import Sequence
@@ -6,28 +6,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fewlabels.paper.library import Library, Source
+from fewlabels.paper.library import FeatureSource, Library
 from fewlabels.paper.published import DATASETS
 from fewlabels.paper.report import Report
 
-METRICS = "metrics.json"  # beside features: what `fewlabels train` recorded of the backbone
-VIEWS = {
-    "flip": "two views",
-    "ten": "ten views",
-}  # of an image, averaged into its row; the paper's rows are of one
-BACKBONES = {
+METRICS = "metrics.json"  # beside the features: what `fewlabels train` recorded
+VIEWS = {"flip": "two views", "ten": "ten views"}  # averaged per image; the paper has one view
+BACKBONES = {  # as the paper spells them
     "wrn28-10": "WRN",
     "resnet18": "ResNet18",
     "resnet12": "ResNet12",
     "conv4": "Conv4",
-}  # as the paper spells them
+}
 
 
-def describe_making(library: Library, source: Source) -> dict[str, Any]:
-    """What is known of the features of one backbone: their views, and the training that metrics.json tells."""
-    said = library.load(source).provenance
+def describe_making(library: Library, source: FeatureSource) -> dict[str, Any]:
+    """What is known about the features of one backbone: views, and training (metrics.json)."""
+    known = library.load(source).provenance
     metrics = _read_metrics(library.path(source).parent / METRICS, source)
-    found: dict[str, Any] = {"views": said.get("views", "unknown")}
+    found: dict[str, Any] = {"views": known.get("views", "unknown")}
     if metrics is not None:
         kept, views = metrics["kept_epoch"], metrics.get("views", {})
         head = metrics.get("recipe", {}).get("head")
@@ -39,9 +36,8 @@ def describe_making(library: Library, source: Source) -> dict[str, Any]:
         }
         one, these = (views.get(name, {}).get("val_1shot") for name in ("center", found["views"]))
         if found["views"] in VIEWS and one is not None and these is not None:
-            found["gain_of_views"] = round(
-                these - one, 2
-            )  # in points: PT+MAP, 1-shot, validation classes
+            # in points: PT+MAP, 1-shot, validation classes
+            found["gain_of_views"] = round(these - one, 2)
     return found
 
 
@@ -58,9 +54,8 @@ def annotate(report: Report, library: Library) -> Report:
         "features": {str(part): each for part, each in made.items()},
         "features_note": short,
     }
-    by_backbone = {
-        (part.dataset, part.backbone): each for part, each in made.items()
-    }  # val and novel are of one training
+    # validation and novel features are of one training
+    by_backbone = {(part.dataset, part.backbone): each for part, each in made.items()}
     notes = tuple(
         _sentence(dataset, backbone, each) for (dataset, backbone), each in by_backbone.items()
     )
@@ -68,7 +63,7 @@ def annotate(report: Report, library: Library) -> Report:
 
 
 def _short(made: Sequence[dict[str, Any]]) -> str:
-    """For captions: what all features of an exhibit have in common, or that they differ.
+    """For captions: what all features of a table or figure have in common, or that they differ.
 
     >>> _short([{"views": "ten", "training": {}}])
     'ours: backbones trained by this project, features averaged over ten views of each image'
@@ -93,19 +88,23 @@ def _sentence(dataset: str, backbone: str, made: dict[str, Any]) -> str:
     if training is None:
         first = "how its backbone was trained is not recorded beside the features"
     else:
-        first = f"trained by this project, {training['epochs']} epochs in {training['minutes']:.0f} minutes on {training['device']}"
+        first = (
+            f"trained by this project, {training['epochs']} epochs in "
+            f"{training['minutes']:.0f} minutes on {training['device']}"
+        )
     if made["views"] not in VIEWS:
         return f"{name}: {first}."
     gain = (
-        f", worth {made['gain_of_views']:+.1f} points at 1-shot PT+MAP on validation classes"
+        f", which gains {made['gain_of_views']:+.1f} points at 1-shot PT+MAP on validation classes"
         if "gain_of_views" in made
         else ""
     )
-    return f"{name}: {first}; features averaged over {VIEWS[made['views']]} of each image where the paper takes one{gain}."
+    views = f"{VIEWS[made['views']]} of each image where the paper takes one"
+    return f"{name}: {first}; features averaged over {views}{gain}."
 
 
-def _read_metrics(path: Path, source: Source) -> dict[str, Any] | None:
-    """What was recorded of the backbone's training; None where nothing was, or of another backbone."""
+def _read_metrics(path: Path, source: FeatureSource) -> dict[str, Any] | None:
+    """The record of the training of the backbone; None where there is none."""
     try:
         metrics: dict[str, Any] = json.loads(path.read_bytes())
         known = {"epoch", "seconds"} <= metrics["kept_epoch"].keys() and "device" in metrics

@@ -1,4 +1,4 @@
-"""The paper's numbers, as data: rows of its tables and curves of its figures, from published.toml."""
+"""The paper's numbers as data: rows of its tables and curves of its figures (published.toml)."""
 
 import tomllib
 from collections.abc import Mapping
@@ -26,14 +26,14 @@ class Accuracy(NamedTuple):
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a table; `recipe` and `features` say how to measure it, and are None for the methods of others."""
+    """A row of a table; `variant` and `features` are None for methods of other papers."""
 
     dataset: str
     setting: str
     method: str
     backbone: str
     published: Mapping[int, Accuracy]  # by shots; empty where the paper has no such row
-    recipe: str | None = None
+    variant: str | None = None  # how to measure it, see `ledger.VARIANTS`
     features: str | None = None  # dataset/backbone
 
 
@@ -72,7 +72,7 @@ class PaperFigure:
 
 @dataclass(frozen=True)
 class Published:
-    """All that the paper prints in numbers."""
+    """All numbers that the paper prints."""
 
     tables: Mapping[str, PaperTable]
     figures: Mapping[str, PaperFigure]
@@ -104,12 +104,12 @@ def read_published() -> Published:
     )
 
 
-def _row(entry: dict[str, Any]) -> Row:
-    published = {shots: Accuracy(*entry.pop(f"{shots}-shot")) for shots in SHOTS}
-    return Row(**entry, published=published)
+def _row(content: dict[str, Any]) -> Row:
+    published = {shots: Accuracy(*content.pop(f"{shots}-shot")) for shots in SHOTS}
+    return Row(**content, published=published)
 
 
-def _series(entry: dict[str, Any]) -> Series:
-    panel, name = entry.pop("panel"), entry.pop("name")
-    points = tuple((float(x), float(y)) for x, y in entry.pop("points", ()))
-    return Series(panel, name, points, entry.pop("curve", ""), entry or None)
+def _series(content: dict[str, Any]) -> Series:
+    panel, name = content.pop("panel"), content.pop("name")
+    points = tuple((float(x), float(y)) for x, y in content.pop("points", ()))
+    return Series(panel, name, points, content.pop("curve", ""), content or None)

@@ -1,12 +1,12 @@
-"""The README's results table, written from the results folder between two markers."""
+"""The results table of the README, written between two markers from the results folder."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fewlabels.errors import FileFormatError, InputError
-from fewlabels.evaluation.folder import write_file
-from fewlabels.paper.published import DATASETS, Accuracy
+from fewlabels.io.files import write_file
+from fewlabels.paper.published import DATASETS, SHOTS, Accuracy
 from fewlabels.paper.report import difference, read_reports, words_of
 
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
@@ -22,25 +22,29 @@ def format_results(folder: Path) -> str:
         for row in report["data"]["rows"]
         if row["ours"] and all(row["ours"].values())
     ]
-    unique = {(row["features"], row["recipe"]): row for row in reversed(rows)}
-    kept = [row for row in rows if unique[row["features"], row["recipe"]] is row]
+    unique = {(row["features"], row["variant"]): row for row in reversed(rows)}
+    kept = [row for row in rows if unique[row["features"], row["variant"]] is row]
     if not kept:
         raise InputError(
-            f"{folder} must hold measured rows of {' or '.join(TABLES)}, got none. Run `fewlabels reproduce all` first."
+            f"{folder} must hold measured rows of {' or '.join(TABLES)}, got none. "
+            "Run `fewlabels reproduce all` first."
         )
-    header = "| dataset, backbone | method | 1-shot paper | 1-shot ours | difference | 5-shot paper | 5-shot ours | difference |"
+    shots = (f"{n}-shot paper | {n}-shot ours | difference" for n in SHOTS)
+    header = f"| dataset, backbone | method | {' | '.join(shots)} |"
     lines = [header, "|:--|:--|--:|--:|--:|--:|--:|--:|", *map(_line, kept)]
     cell = kept[0]["ours"]["1"]
     about = (
-        f"{cell['n_episodes']:,} episodes a cell, {cell['n_way']}-way, {cell['n_query']} queries a class, the {cell['draws']}' draws with "
-        f"seed {cell['seed']}; accuracy in %, mean ± 95 % interval. {_describe_features(reports)}The features are not the authors', so "
-        "that a difference is one of the features as well as of the code. Written by `fewlabels reproduce --readme README.md`."
+        f"{cell['n_episodes']:,} episodes per cell, {cell['n_way']}-way, {cell['n_query']} queries "
+        f"per class, the {cell['draws']}' draws with seed {cell['seed']}; accuracy in %, "
+        f"mean ± 95 % interval. {_describe_features(reports)}The features are not the authors', "
+        "so that differences come from the features as well as from the code. "
+        "Written by `fewlabels reproduce --readme README.md`."
     )
     return "\n".join([*lines, "", about])
 
 
 def _describe_features(reports: Sequence[Mapping[str, Any]]) -> str:
-    """How ours were made, as a sentence."""
+    """How our features were made, as a sentence."""
     notes = dict.fromkeys(
         note for report in reports if (note := report["data"].get("features_note"))
     )
@@ -48,7 +52,7 @@ def _describe_features(reports: Sequence[Mapping[str, Any]]) -> str:
 
 
 def update_readme(path: Path, folder: Path) -> bool:
-    """Rewrite what stands between the markers; whether it changed."""
+    """Rewrite the text between the markers; whether it changed."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -64,12 +68,15 @@ def update_readme(path: Path, folder: Path) -> bool:
 def replace_results(text: str, results: str, *, name: str) -> str:
     """The text with other results between its markers.
 
-    >>> replace_results("a <!-- results:begin -->old<!-- results:end --> z", "new", name="x").split()
-    ['a', '<!--', 'results:begin', '-->', 'new', '<!--', 'results:end', '-->', 'z']
+    >>> print(replace_results(f"a {BEGIN}old{END} z", "new", name="README.md"))
+    a <!-- results:begin -->
+    new
+    <!-- results:end --> z
     """
     if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
         raise InputError(
-            f"{name} must hold the line {BEGIN} and below it {END}, each once. Add them where the table shall stand."
+            f"{name} must hold the line {BEGIN} and below it {END}, each once. "
+            "Add them where the table shall be."
         )
     before, _, rest = text.partition(BEGIN)
     return f"{before}{BEGIN}\n{results}\n{END}{rest.partition(END)[2]}"
@@ -78,7 +85,7 @@ def replace_results(text: str, results: str, *, name: str) -> str:
 def _line(row: Mapping[str, Any]) -> str:
     cells = [
         f"{DATASETS[row['dataset']]}, {row['backbone']}",
-        "MAP without PT" if row["recipe"] == "map-without-pt" else row["method"],
+        "MAP without PT" if row["variant"] == "map-without-pt" else row["method"],
     ]
     for n_shot in ("1", "5"):
         published = Accuracy(*row["published"][n_shot]) if n_shot in row["published"] else None

@@ -1,4 +1,4 @@
-"""What an exhibit (a table or a figure of the paper) hands on: words, numbers and remarks, and the files they become."""
+"""The content of an exhibit, which is a table or a figure of the paper, and its files."""
 
 import json
 import subprocess
@@ -10,25 +10,26 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from fewlabels.errors import FileFormatError
-from fewlabels.evaluation.folder import to_json, write_file
+from fewlabels.evaluation.folder import to_json
 from fewlabels.evaluation.results import versions
 from fewlabels.evaluation.tables import NONE, Table, interval, to_markdown
-from fewlabels.paper.ledger import Cell, Entry, Ledger
-from fewlabels.paper.library import Library, Source
+from fewlabels.io.files import write_file
+from fewlabels.paper.ledger import Experiment, Ledger, Measurement
+from fewlabels.paper.library import FeatureSource, Library
 from fewlabels.paper.published import Accuracy
 
 
 @dataclass(frozen=True)
 class Report:
-    """An exhibit, published and ours."""
+    """An exhibit with the published numbers and ours."""
 
     name: str
     title: str
     paper: str  # the paper's caption
     table: Table
     notes: tuple[str, ...] = ()
-    data: Mapping[str, Any] = field(default_factory=dict)  # JSON: what pictures are drawn from
-    sources: tuple[Source, ...] = ()  # the features that ours rests on
+    data: Mapping[str, Any] = field(default_factory=dict)  # JSON: what figures are drawn from
+    sources: tuple[FeatureSource, ...] = ()  # the features that our numbers were measured on
 
 
 class Exhibit(Protocol):
@@ -37,12 +38,12 @@ class Exhibit(Protocol):
     name: str
     title: str
 
-    def sources(self) -> list[Source]:
+    def sources(self) -> list[FeatureSource]:
         """All features that it can use."""
         ...
 
-    def entries(self, library: Library) -> list[Entry]:
-        """The cells to measure, given what is here."""
+    def experiments(self, library: Library) -> list[Experiment]:
+        """What to measure on the features that are here."""
         ...
 
     def report(self, ledger: Ledger) -> Report:
@@ -50,7 +51,7 @@ class Exhibit(Protocol):
         ...
 
     def draw(self, report: Report) -> dict[str, bytes]:
-        """Bytes of a "png" and an "svg" file; none where a picture would say nothing."""
+        """Bytes of a "png" and an "svg" file; none where a drawing is of no use."""
         ...
 
 
@@ -63,7 +64,7 @@ def label(name: str) -> str:
     return f"{name[:-1].capitalize()} {name[-1]}" if name[-1].isdigit() else name.capitalize()
 
 
-def words_of(value: Cell | Accuracy | None, *, absent: str = NONE) -> str:
+def words_of(value: Measurement | Accuracy | None, *, absent: str = NONE) -> str:
     """An accuracy with its interval, ours or published.
 
     >>> words_of(Accuracy(87.69, 0.23)), words_of(Accuracy(55.31)), words_of(None)
@@ -75,28 +76,35 @@ def words_of(value: Cell | Accuracy | None, *, absent: str = NONE) -> str:
     return interval(accuracy, float("nan") if ci95 is None else ci95)
 
 
-def difference(ours: Cell | None, published: Accuracy | None) -> str:
-    """Ours less published, with the interval that both intervals make."""
+def difference(ours: Measurement | None, published: Accuracy | None) -> str:
+    """Ours less published, with the interval of the difference."""
     if ours is None or published is None:
         return NONE
     half = hypot(ours["ci95"] or 0.0, published.ci95 or 0.0)
     return interval(ours["accuracy"] - published.accuracy, half or float("nan"), sign="+")
 
 
-def sources_here(entries: Sequence[Entry], library: Library) -> tuple[Source, ...]:
-    """The features of entries, as far as they are here."""
-    return tuple(dict.fromkeys(entry.source for entry in entries if library.has(entry.source)))
+def sources_here(experiments: Sequence[Experiment], library: Library) -> tuple[FeatureSource, ...]:
+    """The features of experiments that are here."""
+    return tuple(
+        dict.fromkeys(
+            experiment.source for experiment in experiments if library.has(experiment.source)
+        )
+    )
 
 
 def describe_run(ledger: Ledger, *, draws: str = "authors'") -> str:
     """The conditions of all cells, for a caption."""
-    return f"n = {ledger.n_episodes:,} episodes a cell, {draws} draws, seed {ledger.seed}; accuracy in %, mean ± 95 % interval"
+    return (
+        f"n = {ledger.n_episodes:,} episodes per cell, {draws} draws, seed {ledger.seed}; "
+        "accuracy in %, mean ± 95 % interval"
+    )
 
 
 def write_report(
     folder: Path, report: Report, pictures: Mapping[str, bytes], *, command: str
 ) -> None:
-    """Write the JSON, the Markdown and the pictures of an exhibit."""
+    """Write the JSON, the Markdown and the drawings of an exhibit."""
     found = {**asdict(report), "command": command, "commit": commit(), "versions": versions()}
     write_file(folder / f"{report.name}.json", to_json(found))
     lines = [to_markdown(report.table), *(f"- {note}" for note in report.notes)]
@@ -110,7 +118,7 @@ def write_report(
 
 
 def read_reports(folder: Path, names: Sequence[str]) -> list[dict[str, Any]]:
-    """What `write_report` wrote, of those exhibits that are there."""
+    """What `write_report` wrote, of the exhibits that are in the folder."""
     found = []
     for path in (folder / f"{name}.json" for name in names):
         if path.is_file():
@@ -118,14 +126,15 @@ def read_reports(folder: Path, names: Sequence[str]) -> list[dict[str, Any]]:
                 found.append(json.loads(path.read_bytes()))
             except ValueError as error:
                 raise FileFormatError(
-                    f"{path} is damaged ({error}). Write it anew with `fewlabels reproduce {path.stem}`."
+                    f"{path} is damaged ({error}). "
+                    f"Write it again with `fewlabels reproduce {path.stem}`."
                 ) from error
     return found
 
 
 @cache
 def commit() -> str | None:
-    """The commit of the package's source, "+" where it was changed since; None outside a repository."""
+    """The commit of the source of the package, with "+" if it was changed; None without git."""
 
     def git(*words: str) -> str:
         here = str(Path(__file__).parent)

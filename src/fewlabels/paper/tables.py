@@ -5,15 +5,13 @@ from itertools import groupby
 from typing import Any
 
 from fewlabels.evaluation.tables import NONE, Table
-from fewlabels.paper.ledger import Entry, Ledger, make_entry
-from fewlabels.paper.library import Library, Source
+from fewlabels.paper.ledger import Experiment, Ledger, make_experiment
+from fewlabels.paper.library import FeatureSource, Library
 from fewlabels.paper.published import DATASETS, SHOTS, Row, read_published
 from fewlabels.paper.report import Report, describe_run, difference, label, sources_here, words_of
 
-ABSENT = "no features"  # ours could be measured, if its features were here
-BEYOND = {
-    "table6": ("cub", "cifar-fs")
-}  # datasets that the paper leaves out there, measured where features are
+ABSENT = "no features"  # our number could be measured if its features were here
+BEYOND = {"table6": ("cub", "cifar-fs")}  # datasets that are not in the paper's table
 
 
 class PaperTableExhibit:
@@ -38,7 +36,7 @@ class PaperTableExhibit:
                     rows.append(moved)
         return rows
 
-    def sources(self) -> list[Source]:
+    def sources(self) -> list[FeatureSource]:
         """See `Exhibit`."""
         own = [_source(row) for row in self._paper.rows if row.features]
         return list(
@@ -54,7 +52,7 @@ class PaperTableExhibit:
             )
         )
 
-    def entries(self, library: Library) -> list[Entry]:
+    def experiments(self, library: Library) -> list[Experiment]:
         """See `Exhibit`."""
         return [
             _entry(row, n_shot) for row in self.rows(library) if row.features for n_shot in SHOTS
@@ -63,7 +61,7 @@ class PaperTableExhibit:
     def report(self, ledger: Ledger) -> Report:
         """See `Exhibit`."""
         rows = self.rows(ledger.library)
-        among_rivals = any(row.recipe is None for row in rows)
+        among_rivals = any(row.variant is None for row in rows)
         apart = groupby(
             rows,
             key=lambda row: (
@@ -78,9 +76,9 @@ class PaperTableExhibit:
             "backbone",
             *(word for n in SHOTS for word in (f"{n}-shot paper", "ours", "difference")),
         ]
-        sources = sources_here(self.entries(ledger.library), ledger.library)
+        sources = sources_here(self.experiments(ledger.library), ledger.library)
         run = describe_run(ledger) if sources else "published only, no features here"
-        caption = f"{run}; {NONE}: a method of others, or no such row in the paper"
+        caption = f"{run}; {NONE}: a method of another paper, or no such row in the paper"
         return Report(
             self.name,
             self.title,
@@ -102,13 +100,13 @@ def _methods(rows: list[Row]) -> set[str]:
     return {row.method for row in rows}
 
 
-def _source(row: Row) -> Source:
+def _source(row: Row) -> FeatureSource:
     dataset, backbone = str(row.features).split("/")
-    return Source(dataset, backbone)
+    return FeatureSource(dataset, backbone)
 
 
-def _entry(row: Row, n_shot: int) -> Entry:
-    return make_entry(_source(row), str(row.recipe), n_shot=n_shot)
+def _entry(row: Row, n_shot: int) -> Experiment:
+    return make_experiment(_source(row), str(row.variant), n_shot=n_shot)
 
 
 def _words(row: Row, ledger: Ledger) -> tuple[str, ...]:
@@ -127,7 +125,7 @@ def _data(row: Row, ledger: Ledger) -> dict[str, Any]:
         "setting": row.setting,
         "method": row.method,
         "backbone": row.backbone,
-        "recipe": row.recipe,
+        "variant": row.variant,
         "features": row.features,
         "published": {str(n): list(accuracy) for n, accuracy in row.published.items()},
         "ours": {str(n): ledger.find(_entry(row, n)) for n in SHOTS} if row.features else None,
@@ -135,19 +133,19 @@ def _data(row: Row, ledger: Ledger) -> dict[str, Any]:
 
 
 def _notes(rows: list[Row], ledger: Ledger) -> list[str]:
-    """The settings of what was run, and for each source that is not here how to get it."""
+    """The settings that were used, and how to get features that are not here."""
     notes = []
     for n_shot in SHOTS:
         used: dict[str, list[str]] = {}
         for row in rows:
-            if row.features and ledger.find(entry := _entry(row, n_shot)):
+            if row.features and ledger.find(experiment := _entry(row, n_shot)):
                 knobs = ", ".join(
                     f"{knob} {value:g}"
-                    for knob, value in entry.method.settings.items()
-                    if knob != "proportions"
+                    for knob, value in experiment.method.settings.items()
+                    if knob != "prior"
                 )
                 line = (
-                    f"{row.method} = {entry.method.classifier} after '{entry.method.pipeline}'"
+                    f"{row.method} = {experiment.method.name} after '{experiment.method.pipeline}'"
                     + (f", {knobs}" if knobs else "")
                 )
                 used.setdefault(line, []).append(DATASETS[row.dataset])

@@ -1,28 +1,30 @@
-"""The paper's "0.002 s per run", beside the time of ours."""
+"""The paper's "0.002 s per run", and our time."""
 
 from fewlabels.evaluation.tables import Table
-from fewlabels.paper.ledger import Entry, Ledger, make_entry
-from fewlabels.paper.library import Library, Source
+from fewlabels.paper.ledger import Experiment, Ledger, make_experiment
+from fewlabels.paper.library import FeatureSource, Library
 from fewlabels.paper.published import DATASETS, SHOTS, read_published
 from fewlabels.paper.report import Report, sources_here
 
-BENCHMARKS = tuple(Source(dataset, "wrn28-10") for dataset in ("mini-imagenet", "cub", "cifar-fs"))
+WRN_SOURCES = tuple(
+    FeatureSource(dataset, "wrn28-10") for dataset in ("mini-imagenet", "cub", "cifar-fs")
+)
 
 
 class TimeExhibit:
-    """Seconds of one run (an episode) of PT+MAP, preprocessing to labels, features at hand."""
+    """Seconds of one run (an episode) of PT+MAP, from features to labels."""
 
     name, title = "time", "Time of a run"
 
-    def sources(self) -> list[Source]:
+    def sources(self) -> list[FeatureSource]:
         """See `Exhibit`."""
-        return list(BENCHMARKS)
+        return list(WRN_SOURCES)
 
-    def entries(self, library: Library) -> list[Entry]:
+    def experiments(self, library: Library) -> list[Experiment]:
         """See `Exhibit`."""
         return [
-            make_entry(source, "map", n_shot=n_shot)
-            for source in BENCHMARKS
+            make_experiment(source, "map", n_shot=n_shot)
+            for source in WRN_SOURCES
             if library.has(source)
             for n_shot in SHOTS
         ]
@@ -32,37 +34,38 @@ class TimeExhibit:
         paper = read_published()
         rows = [("paper", "PT+MAP", f"{1000 * paper.seconds:.3f}", "", "machine not stated")]
         times = []
-        for entry in self.entries(ledger.library):
-            cell = ledger.find(entry)
+        for experiment in self.experiments(ledger.library):
+            cell = ledger.find(experiment)
             if cell is not None:
                 seconds = cell["seconds"] / cell["n_episodes"]
                 times.append(
                     {
-                        "features": str(entry.source),
-                        "n_shot": entry.n_shot,
+                        "features": str(experiment.source),
+                        "n_shot": experiment.n_shot,
                         "seconds": seconds,
                         "cell": cell,
                     }
                 )
-                what = f"PT+MAP, {entry.n_shot}-shot, {DATASETS[entry.source.dataset]}"
+                what = f"PT+MAP, {experiment.n_shot}-shot, {DATASETS[experiment.source.dataset]}"
                 how = f"{cell['engine']} on {cell['device']}, {cell['machine']}"
                 rows.append(
                     ("ours", what, f"{1000 * seconds:.3f}", f"{paper.seconds / seconds:.1f}", how)
                 )
         table = Table(
             f"Time: {self.title}",
-            ("", "method", "ms a run", "times as fast", "where"),
+            ("", "method", "ms per run", "times as fast", "where"),
             [rows[:1], rows[1:]] if rows[1:] else [rows],
-            f"wall-clock, mean over {ledger.n_episodes:,} episodes run in one go; without drawing them and without extracting features",
+            f"wall-clock time, mean over {ledger.n_episodes:,} episodes in one call; "
+            "without drawing them and without extracting features",
         )
         data = {"published_seconds": paper.seconds, "ours": times}
         note = (
-            "The machines differ, and other work on ours at the time counts too: this shows what a run costs now, not how much better "
-            "the code is."
+            "The machines differ, and other programs on ours slow it down: this shows what a run "
+            "costs now, not how much better the code is."
         )
-        sources = sources_here(self.entries(ledger.library), ledger.library)
+        sources = sources_here(self.experiments(ledger.library), ledger.library)
         return Report(self.name, self.title, paper.time_caption, table, (note,), data, sources)
 
-    def draw(self, report: Report) -> dict[str, bytes]:  # noqa: ARG002 - two numbers need no picture
+    def draw(self, report: Report) -> dict[str, bytes]:  # noqa: ARG002 - two numbers need no figure
         """See `Exhibit`."""
         return {}
