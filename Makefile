@@ -4,14 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-KERNELS := $(wildcard src/fewlabels/kernels/*.py src/fewlabels/evaluation/_draw.py)
-
-.PHONY: demo test check bench clean
+.PHONY: demo test check wheel-test bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/fewlabels label examples/grocery --labels examples/grocery/few.csv --truth folders --output demo/labels.csv --report demo/report.html
 
-test: $(VENV)/.test-installed $(VENV)/.kernels check
+test: $(VENV)/.test-installed check
 	$(BIN)/pytest -q -n auto
 
 check: $(VENV)/.test-installed
@@ -22,21 +20,25 @@ check: $(VENV)/.test-installed
 $(VENV)/.installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing fewlabels into $(VENV) (a minute or two the first time) ..."
-	$(PIP) --editable '.[label,serve]'
+	$(PIP) --editable .
 	touch $@
 
 $(VENV)/.test-installed: $(VENV)/.installed
 	$(PIP) --editable '.[test]'
 	touch $@
 
-# Numba notices a change only in the file of the function that is called, not in those that it calls.
-$(VENV)/.kernels: $(KERNELS) | $(VENV)/.installed
-	find src -name '*.nb[ic]' -delete
-	touch $@
+# The wheel in an empty environment, outside the repository, as `pip install fewlabels` would have it.
+wheel-test: $(VENV)/.installed
+	rm -rf build/wheel && mkdir -p build/wheel
+	$(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir build/wheel .
+	$(PYTHON) -m venv build/wheel/venv
+	build/wheel/venv/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt build/wheel/*.whl
+	cd / && $(CURDIR)/build/wheel/venv/bin/python $(CURDIR)/tests/wheel/check_wheel.py $(CURDIR)/examples/grocery
+	rm -rf build/wheel
 
 clean:
 	rm -rf $(VENV)
 
-bench: $(VENV)/.installed $(VENV)/.kernels
+bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/engine.py $(wildcard ../shared/features/cifar-fs-wrn28-10/novel.npy)
 	$(BIN)/python benchmarks/report.py

@@ -14,6 +14,6 @@ def test_unknown_and_absent_devices_are_said():
         choose_device("gpu")
     if not torch.cuda.is_available():
         with pytest.raises(
-            InputError, match=r"device 'cuda' is not available here\. Use --device cpu"
+            InputError, match=r"device 'cuda' is not available here\. Use device='cpu'"
         ):
             choose_device("cuda")
