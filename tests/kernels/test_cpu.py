@@ -1,13 +1,16 @@
 """The fused CPU engine gives the labels of the readable classifiers in float64, one for one."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
-from fewlabels import AtLeast, FeatureSet, load_embedded, sample_episodes
+from fewlabels import AtLeast, FeatureSet, load_embedded, read_features, sample_episodes
 from fewlabels.evaluation.engines import make_engine
 from fewlabels.methods import configure, find_method, method_names
 
+CONV4 = Path(__file__).parents[2] / "artifacts" / "cifar-fs" / "conv4" / "novel.safetensors"
 PAPER_METHODS = pytest.mark.parametrize("name", method_names())
 PIPELINES = (
     "power(0.5) | unit | center | unit",
@@ -242,3 +245,20 @@ def test_estimates_of_many_ways_and_two(random):
             queries=f"dirichlet:1:{6 * n_way}",
             n_episodes=6,
         )
+
+
+@pytest.mark.parametrize(
+    ("n_shot", "hard"), [(1, [758, 1382, 1462, 2078, 2388]), (5, [21, 313, 2233, 2839])]
+)
+def test_estimates_where_features_are_fewer_than_rows(n_shot, hard):
+    """Rows then depend on each other, and float32 chooses other neighbors in these episodes."""
+    features = read_features(CONV4)
+    episodes = sample_episodes(
+        features, n_episodes=3000, n_way=5, n_shot=n_shot, queries="dirichlet:2:75"
+    ).take(np.array(hard))
+    method = configure("map", n_shot=n_shot, prior="estimate", lam="auto")
+    reference = make_engine(features, engine="torch", device="cpu", dtype="float64")
+    fused = make_engine(features, engine="numba", device="cpu")
+    np.testing.assert_array_equal(
+        fused.predict(method, episodes), reference.predict(method, episodes)
+    )

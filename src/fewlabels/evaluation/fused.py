@@ -77,8 +77,7 @@ class _FusedEngine:
         rowwise = method.pipeline.rowwise
         if self._shifted is None or self._shifted[0] != rowwise:
             self._shifted = (rowwise, shift(self._rows.all(method.pipeline, torch.float32)))
-        n_rows = episodes.support.shape[1] + episodes.query.shape[1]
-        limit = doubt(method, self._shifted[1], n_rows=n_rows)
+        limit = doubt(method, self._shifted[1])
         if limit is None:
             return self._predict_exactly(method, episodes)
         labels, margins = self._classify(self._shifted[1], episodes, method)
@@ -324,17 +323,13 @@ def estimates(method: ConfiguredMethod) -> bool:
     return estimated or method.settings.get("lam") == AUTO
 
 
-def doubt(method: ConfiguredMethod, rows: Tensor, *, n_rows: int) -> float | None:
+def doubt(method: ConfiguredMethod, rows: Tensor) -> float | None:
     """The margin below which a decision of float32 is done again; None for all of them.
 
     Args:
         method: Whose decisions.
         rows: The vectors after the row-wise steps, less their mean, (N, D).
-        n_rows: Of an episode. With fewer features than that, the inner products that an estimate
-            factorises are singular, and float32 errs by up to 0.1 (float32.json).
     """
-    if estimates(method) and rows.shape[1] <= n_rows:
-        return None
     first_unit, last_unit = (
         part.steps[-1:] == (UNIT,) for part in (method.pipeline.rowwise, method.pipeline.episodic)
     )

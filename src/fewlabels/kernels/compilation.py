@@ -22,6 +22,7 @@ from typing import Any
 import llvmlite
 import numba
 import numpy as np
+from numba.core.caching import NullCache
 from numba.core.compiler import CompileResult
 from numba.core.dispatcher import Dispatcher
 from numba.core.serialize import dumps
@@ -45,10 +46,8 @@ def jit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     return decorate
 
 
-class DiskCache:
-    """Compiled code of one function on disk; the interface is that of Numba's caches."""
-
-    cache_path = None
+class DiskCache(NullCache):
+    """Compiled code of one function on disk."""
 
     def __init__(self, function: FunctionType) -> None:
         self._function = function
@@ -80,15 +79,6 @@ class DiskCache:
             except OSError:
                 continue
             return
-
-    def enable(self) -> None:
-        """Numba calls this."""
-
-    def disable(self) -> None:
-        """Numba calls this."""
-
-    def flush(self) -> None:
-        """Numba calls this."""
 
     @property
     def _prefix(self) -> str:
