@@ -113,10 +113,42 @@ def gpu_part(report: dict[str, Any]) -> list[str]:
     return lines
 
 
+def folder_part(report: dict[str, Any]) -> list[str]:
+    """Table of benchmarks/results/folder_methods.json: means over folders by labels per class."""
+    methods = list(report["cells"][0]["accuracy"])
+    lines = [
+        "## Whole folders",
+        "",
+        "`benchmarks/folder_methods.py`: all classes at once, k random labels per class, accuracy "
+        f"on the unlabelled images in %, means over folders and {report['draws']} draws. `folder` "
+        "is what `fewlabels label` runs, `map-folder` what it ran before. Kept out of all choices: "
+        "butterflies, CUB novel, CIFAR-FS novel.",
+        "",
+        f"| class sizes | k | {' | '.join(methods)} | calibration error of folder | folders where "
+        "another is better by over 0.3 |",
+        "|---|--:|" + "--:|" * (len(methods) + 2),
+    ]
+    for uneven in (False, True):
+        for k in sorted({cell["k"] for cell in report["cells"]}):
+            cells = [c for c in report["cells"] if c["k"] == k and c["uneven"] == uneven]
+            means = [sum(c["accuracy"][m] for c in cells) / len(cells) for m in methods]
+            error = sum(c["calibration_error"] for c in cells) / len(cells)
+            behind = sum(
+                max(v for m, v in c["accuracy"].items() if m != "folder")
+                > c["accuracy"]["folder"] + 0.3
+                for c in cells
+            )
+            row = " | ".join(f"{mean:.1f}" for mean in means)
+            sizes = "uneven" if uneven else "as they are"
+            lines.append(f"| {sizes} | {k} | {row} | {error:.1f} | {behind} of {len(cells)} |")
+    return lines
+
+
 def main() -> None:
     """Write BENCHMARKS.md."""
-    cpu, gpu = (
-        json.loads((HERE / "results" / name).read_text()) for name in ("cpu.json", "h200.json")
+    cpu, gpu, folders = (
+        json.loads((HERE / "results" / name).read_text())
+        for name in ("cpu.json", "h200.json", "folder_methods.json")
     )
     head = [
         "# Benchmarks",
@@ -127,7 +159,7 @@ def main() -> None:
         "",
     ]
     (HERE.parent / "BENCHMARKS.md").write_text(
-        "\n".join([*head, *cpu_part(cpu), "", *gpu_part(gpu), ""])
+        "\n".join([*head, *cpu_part(cpu), "", *gpu_part(gpu), "", *folder_part(folders), ""])
     )
 
 

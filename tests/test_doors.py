@@ -174,7 +174,7 @@ def test_more_than_a_thousand_rows(method):
     rows = Rows.prepare(
         torch.tensor(np.concatenate([arrays[0], arrays[2]])), method, keep_neighbors=True
     )
-    assert (rows.neighborhood is not None) == (method == "map-folder")
+    assert (rows.prepared is not None) == (method in ("map-folder", "folder"))
     names, codes = np.unique(problem.labels, return_inverse=True)
     numbers = torch.full((len(rows),), -1)
     numbers[: len(codes)] = torch.tensor(codes)

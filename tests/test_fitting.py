@@ -449,9 +449,9 @@ def test_some_of_the_rows_keep_what_they_were_among_all(keep_neighbors):
     assert torch.equal(some.x, rows.x[items])
     assert torch.equal(some.rowwise, rows.rowwise[items])
     assert some.means is rows.means
-    assert (some.neighborhood is not None) == keep_neighbors
+    assert (some.prepared is not None) == keep_neighbors
     if keep_neighbors:
-        for part, whole in zip(some.neighborhood, rows.neighborhood, strict=True):
+        for part, whole in zip(some.prepared[:2], rows.prepared[:2], strict=True):
             assert torch.equal(part, whole[:, items])
 
 

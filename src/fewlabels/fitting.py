@@ -26,10 +26,10 @@ from fewlabels.methods.assignment import class_means, similarities
 from fewlabels.methods.base import typical_shots
 from fewlabels.methods.map import LAM
 from fewlabels.preprocess import Pipeline
-from fewlabels.preprocess.smoothing import SMOOTHING, Neighborhood, find_neighborhood
 
 DEFAULT_METHOD = "map"  # of arrays
-FOLDER_METHOD = "map-folder"  # of a folder that a person labels
+FOLDER_METHOD = "folder"  # of a folder that a person labels
+OLD_MODEL_METHOD = "map-folder"  # of model files from before methods had names
 MODEL = Container(
     key="ptmap_model",
     version=1,
@@ -157,7 +157,7 @@ class Fitted:
         header, arrays = MODEL.read(path)
         tensors = {name: torch.tensor(each) for name, each in arrays.items()}
         try:
-            name = header.get("method", FOLDER_METHOD)  # files from before methods had names
+            name = header.get("method", OLD_MODEL_METHOD)
             configured = find_method(name).configure(n_shot=1, pipeline=header["pipeline"])
             fitted = cls(
                 configured,
@@ -187,7 +187,7 @@ class Rows:
     rowwise: Tensor  # (N, D) after the row-wise steps
     x: Tensor  # (N, D) after all steps, as if no row had a label
     means: tuple[Tensor, ...]  # subtracted on the way to x
-    neighborhood: Neighborhood | None = None  # of x, (1, N, D) each
+    prepared: Any = None  # `Method.prepare_rows` of x, where it is kept
     mean: Tensor | None = None  # what a center(mean) step subtracts, (D,)
 
     @classmethod
@@ -213,9 +213,8 @@ class Rows:
         pipeline = chosen.configure(n_shot=1, **settings).decide(features).pipeline
         rowwise, _, _ = pipeline.rowwise.apply_and_record(features, features[:0], mean=mean)
         _, x, means = pipeline.apply_and_record(features[:0], features, mean=mean)
-        keep = keep_neighbors and chosen.uses_neighbors and not pipeline.needs_labels
-        sparse = SMOOTHING.dense_rows < len(x) <= SMOOTHING.row_limit
-        near = find_neighborhood(x[None]) if keep and sparse else None
+        keep = keep_neighbors and chosen.prepare_rows is not None and not pipeline.needs_labels
+        near = chosen.prepare_rows(x) if keep and chosen.prepare_rows is not None else None
         given = {name: each for name, each in settings.items() if name not in ("beta", "pipeline")}
         return cls(chosen, given, pipeline, rowwise, x, means, near, mean)
 
@@ -224,13 +223,8 @@ class Rows:
 
     def subset(self, items: NDArray[np.int64]) -> Self:
         """Some of the rows, as they were preprocessed among all."""
-        near = self.neighborhood
-        return replace(
-            self,
-            rowwise=self.rowwise[items],
-            x=self.x[items],
-            neighborhood=near and Neighborhood(near.whitened[:, items], near.means[:, items]),
-        )
+        kept = None if self.prepared is None else self.prepared.take(torch.as_tensor(items))
+        return replace(self, rowwise=self.rowwise[items], x=self.x[items], prepared=kept)
 
     def fit(
         self,
@@ -256,10 +250,7 @@ class Rows:
         method = replace(self.method.configure(**settings), pipeline=self.pipeline)
         if known.all():
             return self._fit_means(method, shown, names)
-        near = None
-        if self.neighborhood is not None:
-            wide = self.neighborhood.join(weight=n_way / len(shown))
-            near = wide[:, known], wide[:, ~known]
+        near = None if self.prepared is None else self.prepared.split(known, n_way=n_way)
         support, query, steps = self._split(known)
         found = answer(
             method,
@@ -279,7 +270,7 @@ class Rows:
             assignment = assignment._replace(plan=plan, lam=lam)
         temperature = 1.0
         probabilities = assignment.plan[0]
-        if calibrate:
+        if calibrate and not self.method.calibrated:
             fitted = leave_one_out_temperature(found.support, shown[None], found.query, assignment)
             temperature = float(fitted[0])
             probabilities = calibrate_plan(assignment, fitted)[0]

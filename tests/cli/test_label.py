@@ -566,11 +566,13 @@ def test_methods_and_knobs_from_the_command_line(here, make_file, tmp_path):
     )
     options = ("--labels", few, "--output", tmp_path / "l.csv", "--json")
     features = make_file(n_classes=2)
-    found = json.loads(here("label", features, *options, "--set", "lam=30").stdout)
+    method = ("--method", "map-folder")
+    found = json.loads(here("label", features, *options, *method, "--set", "lam=30").stdout)
     assert found["lam"] == 30
-    assert found["method"] == json.loads(here("label", features, *options).stdout)["method"]
-    named = here("label", features, *options, "--method", found["method"])
-    assert named.code == 0
+    assert found["method"] == "map-folder"
+    default = json.loads(here("label", features, *options).stdout)["method"]
+    assert default == "folder"
+    assert here("label", features, *options, "--method", default).code == 0
     for command in (
         ("label", features, *options),
         ("next", features, "--labels", few),
@@ -581,7 +583,7 @@ def test_methods_and_knobs_from_the_command_line(here, make_file, tmp_path):
         assert "--method must be one of" in done.stderr
         done = here(*command, "--set", "nonsense=3")
         assert done.code == 2
-        assert "a knob of method 'map-folder' must be one of lam" in done.stderr
+        assert "a knob of method 'folder' must be one of none" in done.stderr
         done = here(*command, "--set", "lam")
         assert done.code == 2
         assert "--set must be KNOB=VALUE" in done.stderr

@@ -39,7 +39,7 @@ def test_they_help_more_than_chance(make_blobs, hide):
     gains = []
     for seed in range(5):
         blobs = make_blobs(n_classes=8, spread=1.6, seed=seed)
-        vectors = prepare(blobs.features, settings=settings)
+        vectors = prepare(blobs.features, method="map-folder", settings=settings)
         start = hide(blobs.labels, 1)
 
         def accuracy(rows, start=start, blobs=blobs, vectors=vectors):

@@ -177,7 +177,7 @@ def test_two_methods_of_one_name_are_refused(toy):
 
 
 def test_an_unknown_method_lists_the_choices():
-    names = "ncm-raw, ncm, kmeans, soft-kmeans, map, map-auto, map-folder, map-truth"
+    names = "ncm-raw, ncm, kmeans, soft-kmeans, map, map-auto, map-folder, map-truth, folder"
     assert names == ", ".join(method_names())
     with pytest.raises(InputError, match=f"method must be one of {names}, got 'knn'"):
         configure("knn", n_shot=1)
@@ -224,6 +224,7 @@ def test_the_papers_table_of_settings(n_shot, dataset, alpha, n_steps):
         "map-auto": {"lam": "auto", **steps, "prior": Estimated()},
         "map-folder": {"lam": "auto", **steps, "prior": Estimated()},
         "map-truth": {"lam": 10.0, **steps, "prior": Truth()},
+        "folder": {},
         "kmeans": {"max_iterations": 100},
         "ncm": {},
         "ncm-raw": {},
@@ -243,6 +244,7 @@ def test_the_papers_table_of_settings(n_shot, dataset, alpha, n_steps):
         ("map-auto", "PT+MAP, estimated", "power(auto) | unit | center(support) | unit"),
         ("map-folder", "PT+MAP for folders", "power(auto) | unit | center(joint) | unit"),
         ("map-truth", "PT+MAP, told the truth", "power(0.5) | unit | center | unit"),
+        ("folder", "Folder", "power(auto) | unit | center(joint) | unit"),
     ],
 )
 def test_each_methods_title_and_pipeline(name, title, pipeline):

@@ -187,7 +187,7 @@ def test_the_help_and_the_messages_know_it(here):
     assert " ranked Ranked class mean; knobs: beta, rank " in text
     assert " rank which class mean decides, counted from the nearest" in text
     for words, expected in (
-        (["--method", "rank"], "map-truth, ranked, got 'rank'."),
+        (["--method", "rank"], "folder, ranked, got 'rank'."),
         (["--method", "ranked", "--set", "rank=0"], "rank must be a whole number of at least 1"),
         (["--method", "ranked", "--set", "rank=1.5"], "rank must be a whole number, got 1.5."),
         (["--method", "ranked", "--lam", 3], "--lam has no effect on ranked."),
@@ -221,7 +221,7 @@ def test_a_method_that_was_forgotten_is_refused_everywhere(problem, here, tmp_pa
     fit("ranked", labelled, labels, unlabelled).save(tmp_path / "model.safetensors")
     (tmp_path / "settings.toml").write_text("[ranked.5-shot]\nrank = 1\n")
     unregister("ranked")
-    refused = r"method must be one of ncm-raw, ncm, .*map-truth, got 'ranked'"
+    refused = r"method must be one of ncm-raw, ncm, .*folder, got 'ranked'"
     for attempt in (
         lambda: evaluate("ranked", engine=engine, device="cpu", **FEW),
         lambda: configure("ranked", n_shot=1),

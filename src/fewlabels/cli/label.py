@@ -34,7 +34,7 @@ Labels = Annotated[
 Method = Annotated[
     str | None,
     typer.Option(
-        help="Method that finds the labels; `fewlabels evaluate --help` lists them. [map-folder]",
+        help="Method that finds the labels; `fewlabels evaluate --help` lists them. [folder]",
         metavar="NAME",
         show_default=False,
     ),

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fewlabels.fitting import Rows
-from fewlabels.labeling.answer import solve
+from fewlabels.labeling.answer import Answer, solve
 
 Z95 = 1.959963984540054  # 97.5 % quantile of the normal distribution
 
@@ -32,6 +32,9 @@ class EstimateSettings:
     most_labelled: int = 2000  # items with a label; the interval is two points wide by then
     most_strata: int = 8  # of confidence
     least_per_stratum: int = 5  # hidden labels
+    # Errors fall as (labels per class) to the power of minus this; measured by
+    # `benchmarks/choose_folder.py`.
+    learning_exponent: float = 0.2
 
 
 SETTINGS = EstimateSettings()
@@ -58,6 +61,7 @@ def estimate_accuracy(
     labels: NDArray[np.int64],
     *,
     n_way: int,
+    answer: Answer | None = None,
     cancelled: Callable[[], bool] = lambda: False,
     pool: Executor | None = None,
     settings: EstimateSettings = SETTINGS,
@@ -68,10 +72,14 @@ def estimate_accuracy(
         vectors: Of all items.
         labels: Class numbers of all items, -1 where unknown, (N,).
         n_way: Number of classes.
+        answer: For these labels; where its method hid labels itself, nothing is solved again.
         cancelled: Asked before each group; when it returns True, the result is None.
         pool: Threads that solve the groups.
         settings: Numbers of the estimate.
     """
+    if vectors.method.hides_labels:
+        answer = solve(vectors, labels, n_way=n_way) if answer is None else answer
+        return None if cancelled() else _estimate_from(answer, labels, settings)
     rows = _draw(labels, settings)
     vectors, labels = vectors.subset(rows), labels[rows]
 
@@ -90,12 +98,51 @@ def estimate_accuracy(
     predicted = [each for each in found if each is not None]
     if not predicted or len(predicted) < len(found):
         return None
-    right, sure, elsewhere = (np.concatenate(parts) for parts in zip(*predicted, strict=True))
-    weights = weigh(sure, elsewhere, settings)
-    accuracy = float(weights @ right)
+    joined = _Predicted(*(np.concatenate(parts) for parts in zip(*predicted, strict=True)))
+    return _estimate(joined, settings)
+
+
+def _estimate_from(
+    answer: Answer, labels: NDArray[np.int64], settings: EstimateSettings
+) -> Estimate | None:
+    """The estimate from labels that the method hid itself; None where it hid none."""
+    assignment = None if answer.fitted is None else answer.fitted.assignment
+    if assignment is None or assignment.held_out is None:
+        return None
+    held_out = assignment.held_out[0].cpu().numpy()
+    known = labels >= 0
+    hidden = ~np.isnan(held_out).any(axis=1)
+    if not hidden.any():
+        return None
+    right = held_out[hidden].argmax(axis=1) == labels[known][hidden]
+    sure = held_out[hidden].max(axis=1)
+    counts = np.bincount(labels[known])
+    return _estimate(
+        _Predicted(right, sure, answer.confidences[~known]), settings, shots=np.median(counts)
+    )
+
+
+def _estimate(
+    predicted: _Predicted, settings: EstimateSettings, *, shots: float | None = None
+) -> Estimate:
+    """The estimate and its interval.
+
+    Args:
+        predicted: Hidden labels.
+        settings: Numbers of the estimate.
+        shots: Labels per class. A prediction of hidden labels has a fifth less of them; with more
+            labels errors fall by a power of their number, and the estimate allows for that.
+    """
+    weights = weigh(predicted.sure, predicted.elsewhere, settings)
+    accuracy = float(weights @ predicted.right)
     n_effective = 1 / float(weights @ weights)  # effective sample size (Kish 1965)
-    interval = wilson(accuracy * n_effective, n_effective)
-    return Estimate(int(right.sum()), len(right), accuracy, *interval)
+    low, high = wilson(accuracy * n_effective, n_effective)
+    if shots is not None:
+        left = shots - np.ceil(shots / settings.n_groups)
+        fall = float(max(left, 1) / max(shots, 1)) ** settings.learning_exponent
+        accuracy, high = (1 - fall * (1 - each) for each in (accuracy, high))
+    n = len(predicted.right)
+    return Estimate(int(predicted.right.sum()), n, accuracy, low, high)
 
 
 def _draw(labels: NDArray[np.int64], settings: EstimateSettings) -> NDArray[np.int64]:

@@ -233,7 +233,8 @@ def label_inputs(
     n_way = len(class_names)
     with one_thread() as n_cores, ThreadPoolExecutor(n_cores) as pool:  # one solution per core
         solving = pool.submit(solve, vectors, numbers, n_way=n_way, none_of_these=none_of_these)
-        estimate = estimate_accuracy(vectors, numbers, n_way=n_way, pool=pool)
+        given = solving.result() if vectors.method.hides_labels else None
+        estimate = estimate_accuracy(vectors, numbers, n_way=n_way, answer=given, pool=pool)
         answer = solving.result()
     listed = collection.names[: inputs.n_listed]
     return Outcome(

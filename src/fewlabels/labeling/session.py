@@ -229,7 +229,11 @@ class Session:
         if state.answer is not None:
             n_way = len(state.active)
             estimate = estimate_accuracy(
-                self.vectors, state.numbers, n_way=n_way, cancelled=outdated
+                self.vectors,
+                state.numbers,
+                n_way=n_way,
+                answer=state.answer,
+                cancelled=outdated,
             )
         if outdated():
             return state

@@ -28,6 +28,9 @@ class Assignment(NamedTuple):
     converged: Tensor  # (E,) bool
     lam: Tensor  # (E,) the inverse temperature, given or estimated; 0 where the method has none
     certainty: Tensor  # (E,) where sizes are estimated: weight of unequal sizes, 0 to 1; else 0
+    # (E, S, W) probabilities of each support row when its label was hidden, NaN where it was not;
+    # None for methods that hide none.
+    held_out: Tensor | None = None
 
     @property
     def proportions(self) -> Tensor:
@@ -53,6 +56,7 @@ def make_assignment(
     converged: Tensor | None = None,
     lam: Tensor | float = 0.0,
     certainty: Tensor | None = None,
+    held_out: Tensor | None = None,
 ) -> Assignment:
     """An Assignment from a plan, (E, Q, W), and prototypes, (E, W, D).
 
@@ -74,6 +78,7 @@ def make_assignment(
         converged=zero == 0 if converged is None else converged,
         lam=lam if isinstance(lam, Tensor) else zero + lam,
         certainty=zero if certainty is None else certainty,
+        held_out=held_out,
     )
 
 

@@ -156,7 +156,10 @@ class Method:
         fixed: Settings of `assign` that make this method what it is.
         kernel: Name of the fused kernel that gives the same answers, if there is one.
         adapt: The pipeline for these settings, where it depends on them.
-        uses_neighbors: Whether `assign` takes `neighborhood=`, computed once for many fits.
+        prepare_rows: What can be computed of all rows, (N, D), before any label, for many fits;
+            `assign` takes it, arranged as support and queries, as `neighborhood`.
+        calibrated: Whether `plan` holds calibrated probabilities already.
+        hides_labels: Whether `Assignment.held_out` has predictions of hidden labels.
 
     >>> method = find_method("ncm")
     >>> method.title, str(method.pipeline), list(method.knobs_for())
@@ -172,7 +175,9 @@ class Method:
     fixed: Mapping[str, Any] = field(default_factory=dict)
     kernel: str | None = None
     adapt: Callable[[Pipeline, Mapping[str, Any]], Pipeline] | None = None
-    uses_neighbors: bool = False
+    prepare_rows: Callable[[Tensor], Any] | None = None
+    calibrated: bool = False
+    hides_labels: bool = False
 
     def knobs_for(self, pipeline: Pipeline | str | None = None) -> dict[str, Knob]:
         """The knobs by name, for the method's own or another pipeline.

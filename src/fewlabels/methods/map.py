@@ -37,7 +37,12 @@ from fewlabels.methods.assignment import (
 from fewlabels.methods.base import Knob, Method, PriorKnob, Reference, register
 from fewlabels.methods.estimation import assign_estimated, estimate_lam
 from fewlabels.preprocess.pipeline import PAPER, Pipeline
-from fewlabels.preprocess.smoothing import append_neighbor_means
+from fewlabels.preprocess.smoothing import (
+    SMOOTHING,
+    Neighborhood,
+    append_neighbor_means,
+    find_neighborhood,
+)
 from fewlabels.preprocess.steps import AUTO
 from fewlabels.transport.prior import Estimated, Free, Prior, Truth, Uniform, as_prior, choices
 from fewlabels.transport.solver import Plan, solve_biases
@@ -209,6 +214,12 @@ def _assign(
     )
 
 
+def keep_neighborhood(x: Tensor) -> Neighborhood | None:
+    """The neighborhood of many rows, (N, D); None of few, which are computed quickly each time."""
+    large = SMOOTHING.dense_rows < len(x) <= SMOOTHING.row_limit
+    return find_neighborhood(x[None]) if large else None
+
+
 def _free_plan(scores: Tensor) -> Plan:
     """The plan where no class size is imposed: all biases zero."""
     n_episodes, _, n_way = scores.shape
@@ -258,7 +269,7 @@ register(
         knobs=(LAM_KNOB, *STEPS, PRIOR_KNOB),
         kernel="map",
         adapt=_center_for,
-        uses_neighbors=True,
+        prepare_rows=keep_neighborhood,
     ),
     Method(
         "map-auto",
@@ -269,7 +280,7 @@ register(
         knobs=STEPS,
         fixed=ESTIMATED,
         kernel="map",
-        uses_neighbors=True,
+        prepare_rows=keep_neighborhood,
     ),
     # A person's labels are no fair sample of the classes, and vectors that do not depend on the
     # labels are computed once while the labels change: hence one mean for all rows.
@@ -285,7 +296,7 @@ register(
             replace(PRIOR_KNOB, default=Estimated()),
         ),
         kernel="map",
-        uses_neighbors=True,
+        prepare_rows=keep_neighborhood,
     ),
     Method(
         "map-truth",

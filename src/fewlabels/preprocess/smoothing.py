@@ -66,12 +66,22 @@ class Neighborhood(NamedTuple):
 
     whitened: Tensor
     means: Tensor  # over neighbors and their neighbors
+    graph: Tensor | None = None  # sparse, (E N, E N); `find_neighborhood` has it
 
     def join(self, *, weight: float) -> Tensor:
         """Both parts side by side, (E, N, 2 D), the means with a weight; norms are 1."""
         parts = torch.cat([self.whitened, weight**0.5 * self.means], dim=-1)
         joined: Tensor = parts / (1 + weight) ** 0.5
         return joined
+
+    def take(self, rows: Tensor) -> "Neighborhood":
+        """Some rows, as they were among all."""
+        return Neighborhood(self.whitened[:, rows], self.means[:, rows])
+
+    def split(self, known: Tensor, *, n_way: int) -> tuple[Tensor, Tensor]:
+        """Joined features of the labelled and of the other rows, (E, S, 2 D) and (E, Q, 2 D)."""
+        joined = self.join(weight=n_way / int(known.sum()))
+        return joined[:, known], joined[:, ~known]
 
 
 def plan_smoothing(n_support: int, n_query: int, n_way: int) -> Smoothing | None:
@@ -106,18 +116,24 @@ def append_neighbor_means(support: Tensor, query: Tensor, *, n_way: int) -> tupl
     return joined[:, :n_support], joined[:, n_support:]
 
 
-def find_neighborhood(x: Tensor) -> Neighborhood:
+def find_neighborhood(x: Tensor, *, whitening_variance: float | None = None) -> Neighborhood:
     """Neighborhood features of a large episode, (E, N, D); time grows with N^2, memory with N.
 
     The same rows in another order get the same features, up to rounding.
+
+    Args:
+        x: Rows of the episodes.
+        whitening_variance: Mean variance of the whitening; that of `SMOOTHING` by default.
     """
-    n_rows, n_nearest = x.shape[1], SMOOTHING.whitening_neighbors
+    n_rows = x.shape[1]
+    n_neighbors = min(SMOOTHING.neighbor_limit, n_rows - 1)
+    n_nearest = min(SMOOTHING.whitening_neighbors, n_neighbors)
     x = _unit(x)
     n_sampled = min(SMOOTHING.sampled_rows, n_rows)
     # Evenly from the rows in order of their sums of sizes, which do not depend on their places.
     order = x.abs().sum(dim=-1, dtype=torch.float64).argsort(dim=-1, stable=True)
     sample = order[:, torch.arange(n_sampled, device=x.device) * n_rows // n_sampled]
-    near = find_nearest(x, SMOOTHING.neighbor_limit, of=sample).rows
+    near = find_nearest(x, n_neighbors, of=sample).rows
     in_degree = x.new_zeros(x.shape[:2]).scatter_add(
         1, near.flatten(1), x.new_ones(1).expand(len(x), near[0].numel())
     )
@@ -125,15 +141,15 @@ def find_neighborhood(x: Tensor) -> Neighborhood:
     differences = _take(x, sample.repeat_interleave(n_nearest, dim=1)) - _take(
         x, near[..., :n_nearest].flatten(1)
     )
-    weights = _row_weights(in_degree, SMOOTHING.neighbor_limit)
+    weights = _row_weights(in_degree, n_neighbors)
     differences *= weights.sqrt().repeat_interleave(n_nearest, dim=1)[..., None]
-    whitened = _unit(_whiten_within(x, differences.mT @ differences))
-    graph = join_nearest(find_nearest(whitened, SMOOTHING.neighbor_limit))
+    whitened = _unit(_whiten_within(x, differences.mT @ differences, whitening_variance))
+    graph = join_nearest(find_nearest(whitened, n_neighbors))
     means = whitened
     for _ in range(SMOOTHING.hops):
         neighbor_sums = torch.sparse.mm(graph, means.flatten(0, 1)).view_as(means)
         means = neighbor_sums + SMOOTHING.own_weight * means
-    return Neighborhood(whitened, _unit(means))
+    return Neighborhood(whitened, _unit(means), graph)
 
 
 def _take(x: Tensor, rows: Tensor) -> Tensor:
@@ -185,12 +201,12 @@ def _row_weights(in_degree: Tensor, neighbors: int) -> Tensor:
     return (in_degree / neighbors).clamp_max(1.0).sqrt()
 
 
-def _whiten_within(x: Tensor, covariance: Tensor) -> Tensor:
+def _whiten_within(x: Tensor, covariance: Tensor, variance: float | None = None) -> Tensor:
     """(1 + V)^-1/2 x, with V the covariance in its scale, (E, N, D) and (E, D, D) -> (E, N, D)."""
+    mean_variance = SMOOTHING.whitening_variance if variance is None else variance
     dim, floor = x.shape[2], SMOOTHING.variance_floor
     total = covariance.diagonal(dim1=1, dim2=2).sum(dim=-1)
-    variance = SMOOTHING.whitening_variance * dim / total.clamp_min(floor)
-    scale = torch.where(total > floor, variance, 0.0)
+    scale = torch.where(total > floor, mean_variance * dim / total.clamp_min(floor), 0.0)
     ones = torch.eye(dim, dtype=x.dtype, device=x.device)
     root = torch.linalg.cholesky_ex(ones + scale[:, None, None] * covariance).L
     whitened: Tensor = torch.linalg.solve_triangular(root, x.mT, upper=False).mT

@@ -1,0 +1,171 @@
+"""The folder method: oracles for its parts, and what it promises as a whole."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import minimize
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.linear_model import LogisticRegression
+
+from fewlabels import FewLabelsClassifier, fit, load_embedded
+from fewlabels.fitting import Rows
+from fewlabels.methods import folder
+from fewlabels.methods.folder import CONSTANTS, assign_folder, fit_weights, hidden_groups
+
+
+def blobs(n_way=4, size=40, dim=24, spread=1.0, seed=0):
+    """Classes around random corners, non-negative: features (N, D), class numbers (N,)."""
+    rng = np.random.default_rng(seed)
+    labels = np.repeat(np.arange(n_way), size)
+    x = rng.gamma(1.0, size=(n_way, dim))[labels] * 2 + spread * rng.normal(size=(len(labels), dim))
+    return np.abs(x).astype(np.float32), labels
+
+
+def few(labels, k, seed=0):
+    """k labels per class, -1 elsewhere."""
+    rng = np.random.default_rng(seed)
+    shown = np.full(len(labels), -1)
+    for way in np.unique(labels):
+        rows = rng.permutation(np.flatnonzero(labels == way))[:k]
+        shown[rows] = way
+    return shown
+
+
+def split(x, shown):
+    known = shown >= 0
+    return (
+        torch.tensor(x[known])[None],
+        torch.tensor(shown[known])[None],
+        torch.tensor(x[~known])[None],
+    )
+
+
+def test_the_regression_is_scikit_learns():
+    x, labels = blobs(spread=2.0)
+    z = torch.nn.functional.normalize(torch.tensor(x - x.mean(axis=0)), dim=1)
+    rows = torch.arange(0, len(x), 3)
+    found = folder._log_regression(z, rows, torch.tensor(labels)[rows], 4).exp()
+    oracle = LogisticRegression(
+        C=CONSTANTS.inverse_penalty, class_weight="balanced", max_iter=5000, tol=1e-8
+    ).fit(z[rows].double(), labels[rows])
+    np.testing.assert_allclose(found, oracle.predict_proba(z.double()), atol=5e-3)
+
+
+def test_the_weights_are_the_most_likely_ones():
+    rng = np.random.default_rng(0)
+    labels = torch.tensor(rng.integers(0, 3, 60))
+    logs = torch.tensor(rng.normal(size=(2, 60, 3))).log_softmax(dim=-1)
+    logs[0, torch.arange(60), labels] += 1.0
+    found = fit_weights(logs, labels)
+
+    def loss(weights):
+        log = torch.einsum("c,cnw->nw", torch.tensor(weights), logs).log_softmax(dim=-1)
+        prior = ((weights - np.array(CONSTANTS.weights)) ** 2).sum()
+        fit = -float(log[torch.arange(60), labels].sum())
+        return fit + CONSTANTS.weight_precision / 2 * float(prior)
+
+    oracle = minimize(loss, CONSTANTS.weights, bounds=[(0, None)] * 2, method="L-BFGS-B")
+    np.testing.assert_allclose(found, oracle.x, atol=2e-3)
+
+
+def test_without_hidden_labels_the_weights_are_those_of_validation_folders():
+    logs = torch.full((2, 3, 3), torch.nan)
+    np.testing.assert_allclose(fit_weights(logs, torch.tensor([0, 1, 2])), CONSTANTS.weights)
+
+
+def test_groups_hide_every_label_once_and_take_alike_from_every_class():
+    labels = torch.tensor([0] * 2 + [1] * 7 + [2] + [3] * 12)
+    groups = hidden_groups(labels, 4, 5)
+    together = torch.cat(groups)
+    assert sorted(together.tolist()) == [row for row in range(22) if labels[row] != 2]
+    for group in groups:
+        counts = torch.bincount(labels[group], minlength=4)
+        assert counts[0] <= 1
+        assert 1 <= counts[1] <= 2
+        assert 2 <= counts[3] <= 3
+
+
+@pytest.mark.parametrize("k", [1, 2, 5])
+def test_real_classes_are_told_apart_better_than_by_their_means(k):
+    known = load_embedded()
+    rows = np.flatnonzero(known.labels < 8)
+    x, labels = known.features[rows], known.labels[rows]
+    shown = few(labels, k)
+    unknown = shown < 0
+    right = {}
+    for method in ("ncm", "folder"):
+        found = Rows.prepare(torch.tensor(x), method).fit(torch.tensor(shown))
+        right[method] = (found.numbers.numpy() == labels[unknown]).mean()
+    assert right["folder"] > right["ncm"] + 0.02
+
+
+def test_probabilities_are_calibrated_and_hidden_labels_are_predicted():
+    known = load_embedded()
+    shown = few(known.labels, 5)
+    found = Rows.prepare(torch.tensor(known.features), "folder").fit(torch.tensor(shown))
+    right = found.numbers.numpy() == known.labels[shown < 0]
+    sure = found.probabilities.max(dim=1).values.numpy()
+    assert abs(sure.mean() - right.mean()) < 0.08
+    held_out = found.assignment.held_out[0].numpy()
+    accuracy = (held_out.argmax(axis=1) == shown[shown >= 0]).mean()
+    assert abs(accuracy - right.mean()) < 0.15
+
+
+def test_later_rows_are_decided_as_the_unlabelled_ones():
+    x, labels = blobs(n_way=3, size=60)
+    shown = few(labels, 3)
+    known = shown >= 0
+    found = fit("folder", x[known], shown[known], x[~known])
+    assert (found.predict(x[~known]) == found.labels).mean() > 0.97
+    oracle = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto").fit(x, labels)
+    later, truth = blobs(n_way=3, size=60)
+    assert (found.predict(later) == truth).mean() >= oracle.score(later, truth) - 0.05
+
+
+def test_an_episode_is_answered_in_a_batch_as_alone():
+    x, labels = blobs()
+    one, other = (split(x, few(labels, 2, seed=seed)) for seed in (0, 1))
+    together = assign_folder(*(torch.cat(pair) for pair in zip(one, other, strict=True)), n_way=4)
+    for episode, alone in enumerate((one, other)):
+        found = assign_folder(*alone, n_way=4)
+        np.testing.assert_allclose(together.plan[episode], found.plan[0], atol=1e-3)
+
+
+def test_rows_in_another_order_get_the_same_labels():
+    x, labels = blobs(spread=2.0)
+    shown = few(labels, 3)
+    order = np.random.default_rng(1).permutation(len(x))
+    straight = Rows.prepare(torch.tensor(x), "folder", keep_neighbors=True)
+    turned = Rows.prepare(torch.tensor(x[order]), "folder", keep_neighbors=True)
+    first = straight.fit(torch.tensor(shown)).probabilities.numpy()
+    second = turned.fit(torch.tensor(shown[order])).probabilities.numpy()
+    back = np.argsort(order[shown[order] < 0])
+    np.testing.assert_allclose(second[back], first, atol=2e-2)
+
+
+@pytest.mark.parametrize(
+    ("x", "shown"),
+    [
+        (np.ones((9, 4)), [0, 1, 2, -1, -1, -1, -1, -1, -1]),  # constant rows
+        (np.eye(4)[[0, 1, 0, 1]] + 1, [0, 1, -1, -1]),  # duplicates of labelled rows
+        (np.eye(4)[:3] + 1, [0, 1, -1]),  # fewer queries than classes
+        (np.eye(4)[[0, 1, 2, 3, 0]] + 1, [0, 1, 2, 3, -1]),
+    ],
+    ids=["constant", "duplicates", "few", "one query"],
+)
+def test_odd_folders_get_an_answer(x, shown):
+    shown = np.array(shown)
+    found = Rows.prepare(torch.tensor(x, dtype=torch.float32), "folder").fit(torch.tensor(shown))
+    assert found.probabilities.isfinite().all()
+    np.testing.assert_allclose(found.probabilities.sum(dim=1), 1, atol=1e-5)
+    assert found.prototypes.isfinite().all()
+
+
+def test_one_class_and_classes_of_very_different_numbers_of_labels():
+    x, labels = blobs()
+    shown = few(labels, 1)
+    shown[labels == 0] = 0  # forty labels beside one each
+    found = Rows.prepare(torch.tensor(x), "folder").fit(torch.tensor(shown))
+    assert (found.numbers.numpy() == labels[shown < 0]).mean() > 0.9
+    alone = FewLabelsClassifier("folder").fit(x, np.where(few(labels, 1) == 0, 0, -1))
+    assert set(alone.transduction_) == {0}
