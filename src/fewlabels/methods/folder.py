@@ -48,7 +48,10 @@ from fewlabels.preprocess.smoothing import find_neighborhood
 
 @dataclass(frozen=True)
 class FolderConstants:
-    """Numbers of the method, chosen by `benchmarks/choose_folder.py` on validation folders."""
+    """Numbers of the method, chosen on validation folders.
+
+    `benchmarks/folder_methods.py --choose` measures what each is worth.
+    """
 
     n_components: int = 256  # principal components of the rows that are kept
     whitening_variance: float = 3.0  # mean variance of the whitening, next to the 1
