@@ -105,11 +105,8 @@ def classify_episodes(
             gram(x, rows, coordinates)
             if len(products) > 0:
                 _copy(coordinates, products[episode])
-        else:
-            for i in range(len(rows)):
-                for k in range(x.shape[1]):
-                    coordinates[i, k] = x[rows[i], k]
-        if not _is_finite(coordinates, in_gram_space):
+        finite = _has_finite_norms(coordinates) if in_gram_space else _gather(x, rows, coordinates)
+        if not finite:
             labels[episode].fill(0)
             margins[episode] = -1.0
             continue
@@ -180,13 +177,26 @@ def classify_episodes(
 
 
 @fast_jit
-def _is_finite(x: Array, in_gram_space: bool) -> bool:
-    """Whether all vectors have a finite norm."""
-    for i in range(len(x)):
-        squared = x[i, i] if in_gram_space else dot(x[i], x[i])
-        if not squared < np.inf:  # NaN is not
-            return False
-    return True
+def _has_finite_norms(g: Array) -> bool:
+    """Whether all vectors of a Gram matrix have a finite norm."""
+    finite = True
+    for i in range(len(g)):
+        finite &= g[i, i] < np.inf  # NaN is not
+    return finite
+
+
+@fast_jit
+def _gather(x: Array, rows: Array, to: Array) -> bool:
+    """Copy some rows, (N, D) and (n,) -> (n, D), in place; returns whether norms are finite."""
+    finite = True
+    for i in range(len(rows)):
+        row, copy = x[rows[i]], to[i]
+        squared = x.dtype.type(0)
+        for k in range(len(row)):
+            copy[k] = row[k]
+            squared += row[k] * row[k]
+        finite &= squared < np.inf
+    return finite
 
 
 @fast_jit
