@@ -795,7 +795,7 @@ def test_methods_can_be_searched():
 @pytest.mark.parametrize(
     ("method", "settings", "message"),
     [
-        ("knn", None, "method must be one of ncm-raw, ncm, .*map-truth, got 'knn'"),
+        ("knn", None, "method must be one of ncm-raw, ncm, .*folder, got 'knn'"),
         ("map", {"lamda": 3}, "a knob of method 'map' must be one of beta, lam,.*got 'lamda'"),
         ("ncm", {"lam": 3}, "a knob of method 'ncm' must be one of beta, got 'lam'"),
         ("map", {"alpha": 2}, "alpha must be a number above 0 and up to 1, got 2"),
