@@ -82,10 +82,7 @@ def check_command(
     from fewlabels.data.survey import survey_folder
 
     survey = survey_folder(folder, dataset=dataset)
-    with (
-        progress_bar("check", len(survey), unit="images") as advance,
-        warnings.catch_warnings(),
-    ):
+    with progress_bar("check", len(survey), unit="images") as advance, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Pillow warns about metadata that is not used
         report = check_survey(survey, on_progress=advance)
     if as_json:

@@ -96,8 +96,7 @@ def extract_command(
         ),
     ] = None,
     no_cache: Annotated[
-        bool,
-        typer.Option("--no-cache", help="Compute everything, and keep only the output."),
+        bool, typer.Option("--no-cache", help="Compute everything, and keep only the output.")
     ] = False,
     as_json: options.Json = False,
 ) -> None:

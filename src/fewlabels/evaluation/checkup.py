@@ -164,10 +164,7 @@ def _try_out(
         **{"n_way": n_way, "n_shot": SHOTS, "queries": n_query},
         **{"n_episodes": n_episodes, "seed": seed},
     }
-    pipelines = (
-        Pipeline((step, UNIT)),
-        Pipeline((step, UNIT, Step("center", "support"), UNIT)),
-    )
+    pipelines = (Pipeline((step, UNIT)), Pipeline((step, UNIT, Step("center", "support"), UNIT)))
     methods = [
         configure(name, n_shot=SHOTS, pipeline=pipeline)
         for name, pipeline in zip(("ncm", "map-auto"), pipelines, strict=True)

@@ -140,10 +140,7 @@ def choose(accuracies: Mapping[Setting, float], *, paper: Setting, ranges: Range
 
 
 def check_ranges(
-    method: str,
-    ranges: Mapping[str, Iterable[float]] | None,
-    *,
-    fixed: Container[str] = (),
+    method: str, ranges: Mapping[str, Iterable[float]] | None, *, fixed: Container[str] = ()
 ) -> dict[str, tuple[float, ...]]:
     """The values to try of each knob that is not fixed, sorted; a knob not taken is refused."""
     grids = {knob: grid for knob, grid in tuning_grids(method).items() if knob not in fixed}
@@ -259,11 +256,7 @@ class _Meter:
             knobs = dict(zip(self._names, setting, strict=True))
         dataset = self._features.provenance.get("dataset")
         return configure(
-            self._method,
-            n_shot=self._options["n_shot"],
-            dataset=dataset,
-            **self._settings,
-            **knobs,
+            self._method, n_shot=self._options["n_shot"], dataset=dataset, **self._settings, **knobs
         )
 
 

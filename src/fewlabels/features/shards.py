@@ -24,10 +24,7 @@ from fewlabels.io.stamps import DIGEST_BYTES, short_hash
 
 ABANDONED_SECONDS = 3600  # a temporary file of that age belongs to a process that was killed
 FORMAT = Container(
-    key="ptmap_shard",
-    version=None,
-    holds="rows of a FeatureStore",
-    way_out="Remove it.",
+    key="ptmap_shard", version=None, holds="rows of a FeatureStore", way_out="Remove it."
 )
 _NAME = re.compile(r"shard-[0-9a-f]{32}\.safetensors")
 
