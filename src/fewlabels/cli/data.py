@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from fewlabels.cli import options
 from fewlabels.cli.console import WIDEST, progress_bar
@@ -60,18 +61,12 @@ def list_command() -> None:
 def check_command(
     folder: Annotated[
         Path,
-        typer.Argument(
-            help="A benchmark in one of its forms, or a folder of images.", metavar="DIR"
-        ),
+        Argument(help="A benchmark in one of its forms, or a folder of images.", metavar="DIR"),
     ],
     dataset: Annotated[
-        str | None,
-        typer.Option(
-            help="The benchmark it should be; see fewlabels data list. [recognized]",
-            show_default=False,
-        ),
+        str | None, Option(help="The benchmark it should be; see fewlabels data list. [recognized]")
     ] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Count remarks as problems.")] = False,
+    strict: Annotated[bool, Option("--strict", help="Count remarks as problems.")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Decode every image and check classes and counts; exit code 1 if there are problems.

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Option
 
 from fewlabels.cli import options
 from fewlabels.cli.console import describe_features, load_features, say
@@ -18,15 +19,14 @@ def doctor_command(
     features: options.FeaturesArgument = None,
     per_class: options.PerClass = None,
     episodes: Annotated[
-        int, typer.Option(help="Episodes of the trial that measures the gain of transduction.")
+        int, Option(help="Episodes of the trial that measures the gain of transduction.")
     ] = 200,
     seed: options.Seed = 0,
     reliability: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             help="Figure (.png or .svg) of confidence against accuracy, with and without "
-            "calibration.",
-            show_default=False,
+            "calibration."
         ),
     ] = None,
     as_json: options.Json = False,

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Option
 
 from fewlabels.cli import options
 from fewlabels.cli.console import (
@@ -24,10 +25,7 @@ def evaluate_command(
     features: options.FeaturesArgument = None,
     method: options.Methods = None,
     baseline: Annotated[
-        str | None,
-        typer.Option(
-            help="Print paired differences to this method.", metavar="NAME", show_default=False
-        ),
+        str | None, Option(help="Print paired differences to this method.", metavar="NAME")
     ] = None,
     shots: options.Shots = None,
     ways: options.Ways = 5,
@@ -48,17 +46,14 @@ def evaluate_command(
     dtype: options.Dtype = None,
     output: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             help="Folder for result.json, accuracies.npz (one accuracy per episode) and, with "
-            "several --queries, a figure of accuracy against imbalance.",
-            show_default=False,
+            "several --queries, a figure of accuracy against imbalance."
         ),
     ] = None,
     force: options.Force = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
-    latex: Annotated[
-        bool, typer.Option("--latex", help="Print a LaTeX tabular (booktabs).")
-    ] = False,
+    markdown: Annotated[bool, Option("--markdown", help="Print a Markdown table.")] = False,
+    latex: Annotated[bool, Option("--latex", help="Print a LaTeX tabular (booktabs).")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Accuracy of few-shot methods, mean and 95 % interval, on the same episodes.

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from fewlabels.cli import options
 from fewlabels.cli.console import command_line, say, saying_warnings
@@ -18,50 +18,44 @@ SECONDS_PER_MINUTE = 60
 
 def train_command(
     images: Annotated[
-        Path,
-        typer.Argument(help="Folder of the benchmark, or of base classes, one sub-folder each."),
+        Path, Argument(help="Folder of the benchmark, or of base classes, one sub-folder each.")
     ],
     output: Annotated[
         Path,
-        typer.Option(
-            help="Folder for checkpoint, log, backbone, features; a training in it is resumed."
-        ),
+        Option(help="Folder for checkpoint, log, backbone, features; a training in it is resumed."),
     ],
     recipe: Annotated[
-        str, typer.Option(help="modern, dct, s2m2, simpleshot, or a TOML file.")
+        str, Option(help="modern, dct, s2m2, simpleshot, or a TOML file.")
     ] = "modern",
     dataset: Annotated[
         str | None,
-        typer.Option(help="Benchmark whose base and val classes to take; see fewlabels data list."),
+        Option(help="Benchmark whose base and val classes to take; see fewlabels data list."),
     ] = None,
     val: Annotated[
-        Path | None, typer.Option(help="Folder of validation classes, without --dataset.")
+        Path | None, Option(help="Folder of validation classes, without --dataset.")
     ] = None,
-    backbone: Annotated[
-        str | None, typer.Option(help="Architecture, instead of the recipe's.")
-    ] = None,
+    backbone: Annotated[str | None, Option(help="Architecture, instead of the recipe's.")] = None,
     change: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Change the recipe: optimizer.lr=0.05, stages.0.epochs=10."),
+        Option("--set", help="Change the recipe: optimizer.lr=0.05, stages.0.epochs=10."),
     ] = None,
     extract: Annotated[
         list[str] | None,
-        typer.Option(help="Split whose features are written at the end: val, novel; repeatable."),
+        Option(help="Split whose features are written at the end: val, novel; repeatable."),
     ] = None,
     views: Annotated[
-        str,
-        typer.Option(help="Views averaged into these features: center, flip, ten, or best on val."),
+        str, Option(help="Views averaged into these features: center, flip, ten, or best on val.")
     ] = "center",
     minutes: Annotated[
-        float | None, typer.Option(help="Stop after this time with a checkpoint; rerun to resume.")
+        float | None, Option(help="Stop after this time with a checkpoint; rerun to resume.")
     ] = None,
-    validate_every: Annotated[int, typer.Option(help="Epochs between validations by PT+MAP.")] = 5,
-    checkpoint_every: Annotated[int, typer.Option(help="Epochs between checkpoints.")] = 5,
+    validate_every: Annotated[int, Option(help="Epochs between validations by PT+MAP.")] = 5,
+    checkpoint_every: Annotated[int, Option(help="Epochs between checkpoints.")] = 5,
     tensorboard: Annotated[
-        bool, typer.Option("--tensorboard", help="Write TensorBoard logs beside the checkpoint.")
+        bool, Option("--tensorboard", help="Write TensorBoard logs beside the checkpoint.")
     ] = False,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Stop at an image that cannot be read.")
+        bool, Option("--strict", help="Stop at an image that cannot be read.")
     ] = False,
     device: options.Device = "auto",
 ) -> None:

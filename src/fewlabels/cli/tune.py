@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from fewlabels.cli import options
 from fewlabels.cli.console import (
@@ -27,38 +28,32 @@ WARNING = (
 def tune_command(
     features: Annotated[
         Path | None,
-        typer.Argument(
+        Argument(
             help=f"Features of validation classes: {options.FILES}. "
             "Default: the embedded set, as a demonstration.",
             metavar="VAL_FEATURES",
-            show_default=False,
         ),
     ] = None,
     novel: Annotated[
         Path | None,
-        typer.Option(
-            help="Features of novel classes: shown for reference, not used for selection.",
-            show_default=False,
-        ),
+        Option(help="Features of novel classes: shown for reference, not used for selection."),
     ] = None,
     method: options.Method = "map",
     grid: Annotated[
-        bool,
-        typer.Option("--grid", help="Try every combination instead of one knob after the other."),
+        bool, Option("--grid", help="Try every combination instead of one knob after the other.")
     ] = False,
     shots: options.Shots = None,
     ways: options.Ways = 5,
-    queries: Annotated[str, typer.Option(help=f"{options.QUERIES}.")] = "15",
+    queries: Annotated[str, Option(help=f"{options.QUERIES}.")] = "15",
     episodes: options.Episodes = 1000,
     draws: options.Draws = "own",
     seed: options.Seed = 0,
     knobs: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--set",
             help="Value to try of a knob; may be repeated. A knob that is not tuned takes one.",
             metavar="KNOB=VALUE",
-            show_default=False,
         ),
     ] = None,
     beta: options.Beta = None,
@@ -69,12 +64,11 @@ def tune_command(
     device: options.Device = "auto",
     dtype: options.Dtype = None,
     output: Annotated[
-        Path, typer.Option(help="Folder for settings.toml, tuning.json and the curves.")
+        Path, Option(help="Folder for settings.toml, tuning.json and the curves.")
     ] = Path("tuned"),
     force: options.Force = False,
     plot: Annotated[
-        bool | None,
-        typer.Option(help="Draw the curves. [where matplotlib is installed]", show_default=False),
+        bool | None, Option(help="Draw the curves. [where matplotlib is installed]")
     ] = None,
     as_json: options.Json = False,
 ) -> None:
