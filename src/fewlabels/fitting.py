@@ -61,11 +61,6 @@ def answer(
     """Preprocess and label: (E, S, D), (E, S) and (E, Q, D) -> Answered.
 
     Args:
-        method: With its pipeline decided.
-        support: Labelled vectors.
-        support_labels: Class numbers.
-        query: Unlabelled vectors.
-        n_way: Number of classes.
         pipeline: The steps that are still to be done, where some were done before.
         mean: What a `center(mean)` step subtracts, (D,).
         neighborhood: Of the preprocessed rows, where it was computed before.
@@ -203,11 +198,8 @@ class Rows:
         """Preprocess rows, (N, D), for a method.
 
         Args:
-            features: All rows, labelled and unlabelled.
-            method: Of the fits.
             mean: What a `center(mean)` step subtracts, (D,).
             keep_neighbors: Whether to compute neighbourhoods now, for many fits.
-            **settings: Values of the method's knobs, and `pipeline`.
         """
         chosen = find_method(method)
         pipeline = chosen.configure(n_shot=1, **settings).decide(features).pipeline
@@ -291,13 +283,7 @@ class Rows:
     def outlier_probabilities(
         self, numbers: Tensor, found: Tensor, *, on_step: Callable[[], None] = lambda: None
     ) -> Tensor:
-        """Probability that an unlabelled row belongs to none of the classes, (Q,).
-
-        Args:
-            numbers: As in `fit`.
-            found: Class numbers that `fit` found for the unlabelled rows, (Q,).
-            on_step: Called many times on the way; what it raises ends the work.
-        """
+        """Probability that an unlabelled row belongs to none of the classes, (Q,)."""
         known = numbers >= 0
         support, query, steps = self._split(known)
         support, query = steps.apply(support, query, mean=self.mean)

@@ -20,13 +20,7 @@ _NUMBERS_OR_TEXT = re.compile(r"[biufU]\d+")  # dtype codes, without objects, re
 
 
 def load_plain(data: bytes, *, where: str, holds: str) -> Any:
-    """Read a pickle of any protocol, also from Python 2, that holds only plain data.
-
-    Args:
-        data: The bytes of the pickle.
-        where: The name of the file in an error message.
-        holds: What the file should hold, for an error message.
-    """
+    """Read a pickle of any protocol, also from Python 2, that holds only plain data."""
     try:
         # Python 2 pickled array data as str; latin1 maps its bytes one to one.
         return _without_stand_ins(_PlainUnpickler(BytesIO(data), encoding="latin1").load())

@@ -47,9 +47,6 @@ def save_backbone(
     """Write a safetensors file atomically: on a full disk, the old file stays.
 
     Args:
-        path: The file; an existing one is replaced.
-        backbone: On any device and in any memory format.
-        name: Its name in `BACKBONES`.
         options: The arguments of `build_backbone` besides the name.
         transform: Of the images, such as "resize(36) | crop(32) | normalize(..., ...)".
         provenance: Where the weights came from, as texts by name.
@@ -75,7 +72,6 @@ def load_backbone(path: str | Path, *, name: str | None = None) -> SavedBackbone
     """Read a backbone of `save_backbone`, or a checkpoint of the paper, of S2M2 or of SimpleShot.
 
     Args:
-        path: A .safetensors file of ours, or a .tar, .pth or .pth.tar file of theirs.
         name: The architecture that the file must hold; by default it is recognized.
     """
     path = Path(path)

@@ -52,8 +52,6 @@ def load_encoder(
     """The encoder that a spec names.
 
     Args:
-        spec: One of the forms above.
-        weights: The checkpoint, if `spec` is the name of an architecture.
         transform: Another transform than the encoder's own. Checkpoints published by others do not
             contain theirs; 84 px are assumed. Give one for those trained on CIFAR at 32 px.
     """

@@ -24,7 +24,6 @@ def initialize(network: nn.Module, *, slope: float = 0.0) -> None:
     """Initialize in place: convolutions as He et al. 2015 (normal, fan out), batch norms at 1, 0.
 
     Args:
-        network: The network.
         slope: Of the leaky ReLUs after the convolutions; 0 is a plain ReLU.
     """
     if any(weight.is_meta for weight in network.parameters()):

@@ -26,12 +26,7 @@ COUNTER = "num_batches_tracked"  # of batch norms: old files lack it, features d
 
 
 def read_published(path: Path, *, name: str | None) -> SavedBackbone:
-    """Read a published checkpoint as the first architecture and layout that fit it.
-
-    Args:
-        path: A .tar, .pth or .pth.tar file.
-        name: The architecture that it must hold; by default all are tried.
-    """
+    """Read a published checkpoint as the first architecture and layout that fit it."""
     state, container = _open_pickle(path)
     misfits: list[tuple[list[str], str]] = []
     for candidate in BACKBONES if name is None else [name]:

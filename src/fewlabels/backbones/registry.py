@@ -77,7 +77,6 @@ def build_backbone(
     """A backbone with random weights, in training mode.
 
     Args:
-        name: One of `BACKBONES`.
         dropout: Probability of dropout inside the blocks; 0 for architectures without dropout.
         image_size: Side of the images in pixels; decides the stem of resnet10 and resnet18.
         seed: Of the weights. Torch's global generator is not changed.

@@ -77,7 +77,6 @@ def build_resnet(*, n_blocks: int, image_size: int, channels: Sequence[int] = CH
     Args:
         n_blocks: 1 for ResNet10, 2 for ResNet18.
         image_size: Side of the images in pixels; decides the stem.
-        channels: Of the stages.
 
     >>> build_resnet(n_blocks=1, image_size=32, channels=(4, 6, 8, 10)).feature_dim
     10

@@ -19,11 +19,7 @@ CROP_MODES = ("center", "squash")  # timm's third mode, "border", pads; transfor
 
 
 def load_timm(name: str) -> tuple[nn.Module, str, int]:
-    """The network without its classifier, its transform and its number of features.
-
-    Args:
-        name: As in timm, like "resnet18.a1_in1k".
-    """
+    """The network without its classifier, its transform and its number of features."""
     timm = import_extra("timm", package="timm", extra="timm", purpose=f"timm:{name}")
     try:
         module = timm.create_model(name, pretrained=True, num_classes=0)

@@ -66,8 +66,6 @@ def build_wrn(
 
     Args:
         depth: Number of consecutive convolutions, 6 n + 4.
-        width: Channels as a multiple of 16-32-64.
-        dropout: Probability of dropout between the convolutions of a block.
         block: The class of the blocks; SimpleShot has another.
 
     >>> build_wrn(depth=10, width=1).feature_dim

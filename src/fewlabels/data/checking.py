@@ -57,12 +57,7 @@ class CheckReport:
 def check_survey(
     survey: Survey, *, on_progress: Callable[[int], None] | None = None
 ) -> CheckReport:
-    """Decode every image, and compare the counts with those of the literature.
-
-    Args:
-        survey: The result of `survey_folder`.
-        on_progress: Called with the number of images decoded since the last call.
-    """
+    """Decode every image, and compare the counts with those of the literature."""
     problems, counts = list(survey.problems), []
     for images in survey.image_sets:
         unreadable, sides = _decode_all(images, on_progress)

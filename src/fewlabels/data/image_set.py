@@ -93,9 +93,6 @@ class ImageSet:
         Args:
             pixels: (N, H, W, 3) RGB; held, not copied.
             labels: Class numbers, -1 where unlabelled.
-            class_names: Every class in order.
-            name: The name of the set.
-            split: "base", "val", "novel" or "all".
         """
         if pixels.ndim != 4 or pixels.shape[-1] != 3 or pixels.dtype != np.uint8:
             raise InputError(

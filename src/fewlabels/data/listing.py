@@ -68,10 +68,8 @@ def list_images(
     """The images in a folder and, if `recursive`, in the folders below it, sorted by path.
 
     Args:
-        folder: The folder to list.
         root: Names are relative to it, and links that lead out of it are skipped.
         problems: Skipped files that look like images are appended to it.
-        recursive: Whether to list the folders below it too.
     """
     return list(_Walk(root, root.resolve(), problems, recursive).walk(folder, ()))
 

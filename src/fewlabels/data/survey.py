@@ -38,7 +38,6 @@ def survey_folder(folder: str | Path, *, dataset: str | None = None) -> Survey:
     """List the content of a folder, as a benchmark if it is one.
 
     Args:
-        folder: The folder.
         dataset: The benchmark it should hold; by default the one with the most similar classes,
             if any.
     """

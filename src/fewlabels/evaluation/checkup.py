@@ -52,13 +52,7 @@ class Checkup:
 
 
 def check_up(features: FeatureSet, *, n_episodes: int = EPISODES, seed: int = 0) -> Checkup:
-    """Examine a feature set; trial episodes give lam and the gain of transduction.
-
-    Args:
-        features: To be examined; labels are needed for the trial only.
-        n_episodes: Of the trial.
-        seed: Of its draws.
-    """
+    """Examine a feature set; trial episodes give lam and the gain of transduction."""
     x = torch.as_tensor(features.features)
     step = suggest_power(x)
     shaped = Pipeline((step,)).transform(x)
@@ -107,8 +101,6 @@ def check_reliability(
 
     Args:
         features: With at least two classes of `RELIABILITY_SHOTS` + 2 labelled rows.
-        n_episodes: Of each kind.
-        seed: Of their draws.
     """
     found = _trial(features, RELIABILITY_SHOTS)
     if found is None:

@@ -95,7 +95,6 @@ def compare_results(
     """Every result against the baseline of its kind of episode (ways, shots, queries).
 
     Args:
-        results: Of one kind of episode or of several.
         baseline: A method's name; its first result of each kind is the baseline. The first
             result of all if left out.
     """

@@ -54,10 +54,6 @@ def draw_imbalance(results: Sequence[EvaluationResult], *, about: str = "") -> d
 
     One panel per number of shots, one line per method; the kinds of queries from equal to unequal
     classes.
-
-    Args:
-        results: Of several kinds of queries.
-        about: Dataset and backbone, for the heading.
     """
     can_draw()
     from matplotlib import rc_context

@@ -20,10 +20,6 @@ def draw_reliability(found: Sequence[Reliability], *, about: str = "") -> dict[s
     One panel per kind of episode, one dot per bin of confidence; the area of a dot is the fraction
     of the labels in it. On the diagonal confidence equals accuracy; below it confidence is too
     high.
-
-    Args:
-        found: One or more, from `measure_reliability`.
-        about: Dataset and backbone, for the heading.
     """
     can_draw()
     from matplotlib import rc_context

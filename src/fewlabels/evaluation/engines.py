@@ -68,9 +68,6 @@ def make_engine(
     """An engine by name for a device.
 
     Args:
-        features: What the episodes are made of.
-        engine: One of `ENGINES`.
-        device: One of `fewlabels.devices.DEVICES`.
         dtype: Of the torch engine, float32 if left out. A fused engine takes none: it gives the
             labels of float64.
         mean_features: Where `center(mean)` takes its mean from.

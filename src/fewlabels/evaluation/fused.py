@@ -324,12 +324,7 @@ def estimates(method: ConfiguredMethod) -> bool:
 
 
 def doubt(method: ConfiguredMethod, rows: Tensor) -> float | None:
-    """The margin below which a decision of float32 is done again; None for all of them.
-
-    Args:
-        method: Whose decisions.
-        rows: The vectors after the row-wise steps, less their mean, (N, D).
-    """
+    """The margin below which a decision of float32 is done again; None for all of them."""
     first_unit, last_unit = (
         part.steps[-1:] == (UNIT,) for part in (method.pipeline.rowwise, method.pipeline.episodic)
     )

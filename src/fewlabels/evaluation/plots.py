@@ -48,10 +48,6 @@ def draw_curves(tuning: Tuning, *, about: str = "") -> dict[str, bytes]:
 
     One column per knob; validation classes above, novel classes below on their own scale, so that
     a gap between the two does not flatten the curves. The dashed line is the choice.
-
-    Args:
-        tuning: With at least one curve.
-        about: Dataset and backbone, for the heading.
     """
     can_draw()
     from matplotlib import rc_context

@@ -86,16 +86,7 @@ def measure_reliability(
     n_episodes: int = 200,
     seed: int = 0,
 ) -> Reliability:
-    """Confidence against accuracy of map-auto, calibrated in each episode by its own labels.
-
-    Args:
-        features: What the episodes are drawn from.
-        n_way: Classes per episode.
-        n_shot: Support rows per class.
-        queries: A word of `QuerySpec`.
-        n_episodes: How many.
-        seed: Of the draws.
-    """
+    """Confidence against accuracy of map-auto, calibrated in each episode by its own labels."""
     method = configure("map-auto", n_shot=n_shot, dataset=features.provenance.get("dataset"))
     method = method.decide(torch.as_tensor(features.features))
     x = method.pipeline.transform(torch.as_tensor(features.features))

@@ -38,12 +38,8 @@ def plan_cells(
     A knob comes from `knobs`, else from `tuned`, else from the method's defaults.
 
     Args:
-        names: Of methods.
-        shots: Support rows per class.
-        queries: Words of `QuerySpec`.
         dataset: Name as in a FeatureSet's provenance; decides the paper's alpha at one shot.
         knobs: Values to try, by name of the knob; texts are parsed.
-        pipeline: Another preprocessing for all methods.
         tuned: Settings by method and shots, from `read_settings`; other methods keep their own.
 
     >>> cells = plan_cells(["ncm", "map"], shots=[1, 5], knobs={"lam": [5, 10]})
@@ -103,12 +99,6 @@ def evaluate_cells(
     """Results of all cells, and whether Ctrl-C ended the run early; they then cover what was done.
 
     Args:
-        features: What the episodes are drawn from.
-        cells: From `plan_cells`.
-        n_way: Classes per episode.
-        draws: "own" or "authors".
-        seed: Of the draws.
-        on_progress: As in `evaluate`.
         **options: n_episodes, engine, device, dtype, mean_features, as in `evaluate`.
     """
     for cell in cells:  # what does not fit the last cell is refused before the first is run

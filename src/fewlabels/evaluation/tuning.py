@@ -43,11 +43,7 @@ def tune(
     setting closest to the paper's is chosen. Ctrl-C ends early with the curves that were finished.
 
     Args:
-        features: Of the validation classes.
-        method: The name of one with a knob that has a tuning range.
-        n_shot: Support rows per class.
         ranges: Values to try, by knob; `Knob.grid` for those left out.
-        grid: Measure every combination.
         novel: Features of novel classes, to measure the same curves on; not used for selection.
         settings: Values of knobs that are not tuned, such as n_steps, or beta "auto".
         on_progress: As in `evaluate`; `count_settings` times n_episodes is the total.

@@ -61,10 +61,7 @@ def read_pixels(
     """Read and transform a batch; each image is decoded once for all transforms.
 
     Args:
-        images: All images.
         identities: Of all images, from before the store was asked for their rows.
-        indices: The images of the batch.
-        transforms: Different from one another.
     """
     parsed = [ImageTransform.parse(text) for text in transforms]
     pixels = Pixels([], {}, set(), {})
@@ -154,8 +151,6 @@ def embed(
     """Compute with each network the rows that it lacks.
 
     Args:
-        pixels: The batch.
-        networks: All networks.
         missing: For each network, which of all images have no row, (N,).
     """
     batch = Embedded(

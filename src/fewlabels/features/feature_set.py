@@ -119,7 +119,6 @@ class FeatureSet:
         """Write a safetensors file atomically.
 
         Args:
-            path: The file; an existing one is replaced.
             encoding: "float32", "float16", or "root8": 8-bit square roots, for features that are
                 not negative.
         """

@@ -74,14 +74,7 @@ def all_experiments(exhibits: Iterable[Exhibit], library: Library) -> list[Exper
 def publish(
     exhibits: Iterable[Exhibit], ledger: Ledger, *, drawing: bool, command: str
 ) -> list[Report]:
-    """Write the files of exhibits from measured cells, and the page of all that is in the folder.
-
-    Args:
-        exhibits: To write.
-        ledger: After `measure`.
-        drawing: Whether to draw; pictures that were drawn before are kept otherwise.
-        command: That wrote them, for provenance.
-    """
+    """Write the files of exhibits from measured cells, and the page of all that is in the folder."""
     reports = []
     for exhibit in exhibits:
         report = annotate(exhibit.report(ledger), ledger.library)

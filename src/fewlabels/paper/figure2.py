@@ -100,10 +100,6 @@ def describe_distributions(features: FeatureSet, *, seed: int = 0) -> dict[str, 
 
     The paper chose its feature arbitrarily. Here it is the one whose skewness is closest to the
     median of all, in the mean over the classes.
-
-    Args:
-        features: Of novel classes.
-        seed: Decides the five classes.
     """
     raw = np.asarray(features.features, np.float64)
     after = transform(features, beta=PAPER_BETA)

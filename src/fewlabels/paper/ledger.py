@@ -63,9 +63,6 @@ def make_experiment(
     """An experiment with the paper's settings for the dataset.
 
     Args:
-        source: Of the features.
-        variant: One of `VARIANTS`.
-        n_shot: Support rows per class.
         **options: queries, n_way and draws of `Experiment`; knobs of the method.
     """
     name, pipeline = VARIANTS[variant]

@@ -22,8 +22,6 @@ def find_nearest(
     """The k rows nearest to each row by cosine, without itself, (E, N, D) -> (E, n, k).
 
     Args:
-        x: Rows of norm 1.
-        k: At most N - 1.
         of: Numbers of the rows whose neighbors are wanted, (E, n); all by default.
         on_step: Called once per block; an exception that it raises ends the search.
 

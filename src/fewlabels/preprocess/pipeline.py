@@ -117,8 +117,6 @@ class Pipeline:
         """Apply all steps, (..., S, D) and (..., Q, D) -> the same.
 
         Args:
-            support: Labelled vectors.
-            query: Unlabelled vectors.
             mean: What `center(mean)` subtracts, (D,), as `mean_of` computes it.
         """
         self.check(support, "support")

@@ -122,7 +122,6 @@ def find_neighborhood(x: Tensor, *, whitening_variance: float | None = None) -> 
     The same rows in another order get the same features, up to rounding.
 
     Args:
-        x: Rows of the episodes.
         whitening_variance: Mean variance of the whitening; that of `SMOOTHING` by default.
     """
     n_rows = x.shape[1]

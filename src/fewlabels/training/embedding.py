@@ -15,14 +15,7 @@ BATCH = 512  # images per forward pass; changes only the time
 def embed(
     backbone: nn.Module, stack: Tensor, *, views: str = "center", bf16: bool = False
 ) -> NDArray[np.float32]:
-    """Features of images stored at the network's size, (N, S, S, 3) uint8 -> (N, D).
-
-    Args:
-        backbone: In eval mode.
-        stack: On the backbone's device.
-        views: The views of an image to average over, one of `fewlabels.features.views.VIEWS`.
-        bf16: Compute convolutions in bfloat16.
-    """
+    """Features of images stored at the network's size, (N, S, S, 3) uint8 -> (N, D)."""
     done = []
     for start in range(0, len(stack), BATCH):
         images = VIEWS[views](normalize(to_float(stack[start : start + BATCH])))

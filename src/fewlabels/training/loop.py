@@ -77,15 +77,10 @@ def train(
     n processes with n shards give the same as one process with n shards.
 
     Args:
-        base: Images of the base classes, at the recipe's image_size or larger.
-        recipe: All settings.
         output: Existing folder for state.pt and log.jsonl.
-        processes: From `join_processes`.
         fingerprint: Names the images, so that a checkpoint is not resumed with other images.
-        val: Images of the validation classes, at the recipe's image_size.
         validate: A function from features and labels of `val` to accuracies by name.
         validate_every: Epochs between validations; the last epoch is always validated.
-        checkpoint_every: Epochs between checkpoints.
         stop_after: Seconds after which to write a checkpoint and return, at the end of an epoch.
         on_epoch: Called with the report of each epoch, in the first process.
     """

@@ -103,11 +103,8 @@ def compute_loss(
     """The loss of one shard of a batch, and its number of rows, rotated ones included.
 
     Args:
-        model: A Learner, or one wrapped for several processes.
         images: (B, 3, S, S), augmented.
         labels: (B,) class numbers.
-        objective: One of `OBJECTIVES`.
-        recipe: Settings of mixing and rotation.
         rng: For mixing weight, depth and partners.
     """
     if objective == "plain":

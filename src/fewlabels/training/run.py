@@ -54,21 +54,12 @@ def train_backbone(
     A training that `output` already holds is resumed.
 
     Args:
-        base: Images of the base classes.
-        recipe: All settings of the training.
         output: Folder for all files; made if it is missing.
-        val: Images of classes to validate on.
         extract: Sets whose features are written to <split>.safetensors at the end, in root8.
         views: The views of an image that these features are averaged over, one of
             `fewlabels.features.views.VIEWS`, or "best": those with the best validation.
-        device: "auto", "cpu", "cuda" or "mps".
-        validate_every: Epochs between validations.
-        checkpoint_every: Epochs between checkpoints.
         stop_after: Seconds after which to stop with a checkpoint; the same call resumes it.
         strict: Refuse images that cannot be read, instead of leaving them out with a warning.
-        command: The command line, for metrics.json.
-        on_epoch: Called with the report of each epoch.
-        on_extraction: Called after each batch of the extraction of features.
     """
     if views not in (*VIEWS, BEST):
         raise unknown_choice("views", views, (*VIEWS, BEST))
