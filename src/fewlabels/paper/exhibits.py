@@ -25,13 +25,8 @@ ALL, PAGE = "all", "index.html"
 def make_exhibits() -> dict[str, Exhibit]:
     """All exhibits by name, in the order of the paper."""
     exhibits: list[Exhibit] = [PaperTableExhibit(name) for name in read_published().tables]
-    exhibits += [
-        DistributionExhibit(),
-        ImbalanceExhibit(),
-        KnobsExhibit(),
-        TimeExhibit(),
-        OrderingsExhibit(),
-    ]
+    figures = (DistributionExhibit(), ImbalanceExhibit(), KnobsExhibit())
+    exhibits += [*figures, TimeExhibit(), OrderingsExhibit()]
     return {exhibit.name: exhibit for exhibit in exhibits}
 
 
@@ -74,13 +69,12 @@ def all_experiments(exhibits: Iterable[Exhibit], library: Library) -> list[Exper
 def publish(
     exhibits: Iterable[Exhibit], ledger: Ledger, *, drawing: bool, command: str
 ) -> list[Report]:
-    """Write the files of exhibits from measured cells, and the page of all that is in the folder."""
+    """Write the files of exhibits, and the page of all in the folder; `ledger` has measured."""
     reports = []
     for exhibit in exhibits:
         report = annotate(exhibit.report(ledger), ledger.library)
-        write_report(
-            ledger.folder, report, exhibit.draw(report) if drawing else {}, command=command
-        )
+        pictures = exhibit.draw(report) if drawing else {}
+        write_report(ledger.folder, report, pictures, command=command)
         reports.append(report)
     write_folder_page(ledger.folder)
     return reports

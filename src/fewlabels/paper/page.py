@@ -107,9 +107,7 @@ def _summary(reports: Sequence[Mapping[str, Any]]) -> str:
     """How our features were made, and how many of the paper's orderings hold."""
     made = {note for report in reports if (note := report["data"].get("features_note"))}
     verdicts = [
-        report["notes"][0]
-        for report in reports
-        if report["name"] == "orderings" and report["notes"]
+        each["notes"][0] for each in reports if each["name"] == "orderings" and each["notes"]
     ]
     return "".join(
         f"<p>{escape(line[0].upper() + line[1:].rstrip('.'))}.</p>"

@@ -38,19 +38,12 @@ class TimeExhibit:
             cell = ledger.find(experiment)
             if cell is not None:
                 seconds = cell["seconds"] / cell["n_episodes"]
-                times.append(
-                    {
-                        "features": str(experiment.source),
-                        "n_shot": experiment.n_shot,
-                        "seconds": seconds,
-                        "cell": cell,
-                    }
-                )
+                which = {"features": str(experiment.source), "n_shot": experiment.n_shot}
+                times.append({**which, "seconds": seconds, "cell": cell})
                 what = f"PT+MAP, {experiment.n_shot}-shot, {DATASETS[experiment.source.dataset]}"
                 how = f"{cell['engine']} on {cell['device']}, {cell['machine']}"
-                rows.append(
-                    ("ours", what, f"{1000 * seconds:.3f}", f"{paper.seconds / seconds:.1f}", how)
-                )
+                ours, factor = f"{1000 * seconds:.3f}", f"{paper.seconds / seconds:.1f}"
+                rows.append(("ours", what, ours, factor, how))
         table = Table(
             f"Time: {self.title}",
             ("", "method", "ms per run", "times as fast", "where"),
