@@ -36,11 +36,8 @@ def write_results(
     single: dict[str, Any] = {str(i): result.accuracies for i, result in enumerate(results)}
     np.savez(buffer, **single)
     write_file(folder / ACCURACIES, buffer.getvalue())
-    found = {
-        "command": command,
-        "fingerprint": fingerprint,
-        "results": [result.to_dict() for result in results],
-    }
+    about = {"command": command, "fingerprint": fingerprint}
+    found = {**about, "results": [result.to_dict() for result in results]}
     write_file(folder / RESULT, to_json(found))
 
 

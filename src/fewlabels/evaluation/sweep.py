@@ -102,9 +102,8 @@ def evaluate_cells(
         **options: n_episodes, engine, device, dtype, mean_features, as in `evaluate`.
     """
     for cell in cells:  # what does not fit the last cell is refused before the first is run
-        make_draws(
-            features, draws=draws, n_way=n_way, n_shot=cell.n_shot, queries=cell.queries, seed=seed
-        )
+        kind: Any = {"n_way": n_way, "n_shot": cell.n_shot, "queries": cell.queries, "seed": seed}
+        make_draws(features, draws=draws, **kind)
         n_query = QuerySpec.parse(cell.queries).total(n_way)
         for method in cell.methods:
             if method.prior is not None and not method.prior.needs_truth:
@@ -112,17 +111,9 @@ def evaluate_cells(
     results: list[EvaluationResult] = []
     try:
         for n_shot, queries, methods in cells:
-            results += evaluate(
-                methods,
-                features,
-                n_way=n_way,
-                n_shot=n_shot,
-                queries=queries,
-                draws=draws,
-                seed=seed,
-                on_progress=on_progress,
-                **options,
-            )
+            kind = {"n_way": n_way, "n_shot": n_shot, "queries": queries, "seed": seed}
+            how = {"draws": draws, "on_progress": on_progress, **options}
+            results += evaluate(methods, features, **kind, **how)
             if results[-1].interrupted:
                 return results, True
     except KeyboardInterrupt:

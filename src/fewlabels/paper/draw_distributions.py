@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from fewlabels.evaluation.plots import FAINT, INK, STYLE, can_draw
-from fewlabels.paper.pictures import finish, set_heading, style_panel
+from fewlabels.evaluation.plots import FAINT, INK, STYLE, can_draw, style_panel
+from fewlabels.paper.pictures import finish, set_heading
 from fewlabels.paper.published import DATASETS
 from fewlabels.paper.report import Report
 

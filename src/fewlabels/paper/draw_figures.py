@@ -6,9 +6,9 @@ The paper's curves are dashed with hollow marks, ours are solid with filled mark
 from collections.abc import Sequence
 from typing import Any
 
-from fewlabels.evaluation.plots import FAINT, INK, NOVEL, STYLE, VALIDATION, can_draw
+from fewlabels.evaluation.plots import FAINT, INK, NOVEL, STYLE, VALIDATION, can_draw, style_panel
 from fewlabels.evaluation.settings import axis_name
-from fewlabels.paper.pictures import finish, set_heading, style_panel
+from fewlabels.paper.pictures import finish, set_heading
 from fewlabels.paper.published import DATASETS
 from fewlabels.paper.report import Report
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from fewlabels.evaluation.plots import FAINT, INK, STYLE, can_draw
-from fewlabels.paper.pictures import finish, set_heading, style_panel
+from fewlabels.evaluation.plots import FAINT, INK, STYLE, can_draw, style_panel
+from fewlabels.paper.pictures import finish, set_heading
 from fewlabels.paper.published import DATASETS, SHOTS
 from fewlabels.paper.report import Report
 
