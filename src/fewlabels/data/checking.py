@@ -44,14 +44,13 @@ class CheckReport:
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain data."""
-        return {
-            "folder": self.folder,
-            "dataset": self.dataset,
-            "form": self.form,
-            "splits": [split._asdict() for split in self.splits],
-            "problems": [problem._asdict() for problem in self.problems],
-            "remarks": [remark._asdict() for remark in self.remarks],
+        lists: dict[str, Any] = {
+            "splits": self.splits,
+            "problems": self.problems,
+            "remarks": self.remarks,
         }
+        plain = {name: [each._asdict() for each in found] for name, found in lists.items()}
+        return {"folder": self.folder, "dataset": self.dataset, "form": self.form, **plain}
 
 
 def check_survey(
@@ -89,12 +88,9 @@ def _decode_all(
                 sides += images.read(row).size
             except UnreadableImageError as error:
                 name = images.names[row]
-                problems.append(
-                    Problem(
-                        name.rpartition("#")[0] if isinstance(images.sources[row], Tile) else name,
-                        error.reason,
-                    )
-                )
+                if isinstance(images.sources[row], Tile):
+                    name = name.rpartition("#")[0]
+                problems.append(Problem(name, error.reason))
         return len(rows), problems, sides
 
     problems: list[Problem] = []

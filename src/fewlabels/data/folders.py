@@ -2,12 +2,11 @@
 
 from pathlib import Path
 
-import numpy as np
-
-from fewlabels.data.image_set import ALL, UNLABELLED, ImageSet, Problem
+from fewlabels.data.image_set import ALL, ImageSet, Problem
 from fewlabels.data.listing import (
     SUFFIXES,
     ListedImage,
+    collect,
     list_folders,
     list_images,
     relative_name,
@@ -53,18 +52,7 @@ def read_images(folder: str | Path, *, strict: bool = False) -> ImageSet:
             f"got {len(problems)} that cannot{_first_of(problems)}. "
             "Repair or remove them, or read without strict to skip them."
         )
-    all_images = [*unlabelled, *(image for each in classes.values() for image in each)]
-    return ImageSet(
-        name=folder.resolve().name,
-        split=ALL,
-        class_names=tuple(classes),
-        labels=np.repeat(
-            np.arange(UNLABELLED, len(classes)), [len(unlabelled), *map(len, classes.values())]
-        ),
-        names=tuple(image.name for image in all_images),
-        sources=tuple(image.source for image in all_images),
-        problems=tuple(problems),
-    )
+    return collect(folder.resolve().name, ALL, classes, problems, unlabelled)
 
 
 def _first_of(problems: list[Problem]) -> str:

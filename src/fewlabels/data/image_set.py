@@ -68,9 +68,8 @@ class ImageSet:
                 "labels, names and sources must have one entry per image, "
                 f"got {len(self.labels)}, {len(self.names)} and {len(self.sources)}."
             )
-        outside = np.flatnonzero(
-            (self.labels < UNLABELLED) | (self.labels >= len(self.class_names))
-        )
+        known = (self.labels >= UNLABELLED) & (self.labels < len(self.class_names))
+        outside = np.flatnonzero(~known)
         if outside.size:
             raise InputError(
                 f"labels must be from -1 (unlabelled) to {len(self.class_names) - 1}, "
@@ -100,14 +99,8 @@ class ImageSet:
                 f"got {pixels.dtype} of shape {pixels.shape}."
             )
         names = tuple(f"{name}#{row}" for row in range(len(pixels)))
-        return cls(
-            name,
-            split,
-            tuple(class_names),
-            labels,
-            names,
-            tuple(ArrayRow(pixels, row) for row in range(len(pixels))),
-        )
+        sources = tuple(ArrayRow(pixels, row) for row in range(len(pixels)))
+        return cls(name, split, tuple(class_names), labels, names, sources)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -115,9 +108,8 @@ class ImageSet:
     @property
     def class_sizes(self) -> NDArray[np.int64]:
         """The number of images of each class, (W,)."""
-        return np.bincount(
-            self.labels[self.labels != UNLABELLED], minlength=len(self.class_names)
-        ).astype(np.int64)
+        labelled = self.labels[self.labels != UNLABELLED]
+        return np.bincount(labelled, minlength=len(self.class_names)).astype(np.int64)
 
     def read(self, index: int) -> Image.Image:
         """Decode one image: RGB, upright by its EXIF tag, transparency blended with white."""
@@ -171,10 +163,8 @@ class ImageSet:
     def _with(
         self, rows: NDArray[np.int64], class_names: tuple[str, ...], labels: NDArray[np.int64]
     ) -> Self:
-        names, sources = (
-            tuple(self.names[row] for row in rows),
-            tuple(self.sources[row] for row in rows),
-        )
+        names = tuple(self.names[row] for row in rows)
+        sources = tuple(self.sources[row] for row in rows)
         return type(self)(self.name, self.split, class_names, labels, names, sources, self.problems)
 
 

@@ -1,11 +1,13 @@
 """The images in a folder: sorted, without hidden files, and with a list of skipped files."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from fewlabels.data.image_set import Problem
+import numpy as np
+
+from fewlabels.data.image_set import UNLABELLED, ImageSet, Problem
 from fewlabels.data.sources import ImageFile, ImageSource
 from fewlabels.errors import FileFormatError
 
@@ -51,13 +53,12 @@ def list_folders(folder: Path, *, root: Path, problems: list[Problem]) -> list[P
             if not _is_image(path.name):  # otherwise `list_images` reports it
                 problems.append(Problem(relative_name(path, root), _inaccessible(error)))
             continue
-        if (
-            wanted
-            and path.is_symlink()
-            and (reason := _wrong_link(path, root.resolve(), (folder.resolve(),)))
-        ):
+        if not wanted:
+            continue
+        linked = path.is_symlink()
+        if linked and (reason := _wrong_link(path, root.resolve(), (folder.resolve(),))):
             problems.append(Problem(relative_name(path, root), reason))
-        elif wanted:
+        else:
             found.append(path)
     return found
 
@@ -72,6 +73,21 @@ def list_images(
         problems: Skipped files that look like images are appended to it.
     """
     return list(_Walk(root, root.resolve(), problems, recursive).walk(folder, ()))
+
+
+def collect(
+    name: str,
+    split: str,
+    classes: Mapping[str, Sequence[ListedImage]],
+    problems: Iterable[Problem],
+    unlabelled: Sequence[ListedImage] = (),
+) -> ImageSet:
+    """The set of listed images: the unlabelled ones first, then class by class."""
+    images = [*unlabelled, *(image for each in classes.values() for image in each)]
+    counts = [len(unlabelled), *map(len, classes.values())]
+    labels = np.repeat(np.arange(UNLABELLED, len(classes)), counts)
+    names, sources = tuple(each.name for each in images), tuple(each.source for each in images)
+    return ImageSet(name, split, tuple(classes), labels, names, sources, tuple(problems))
 
 
 def is_hidden(name: str) -> bool:
@@ -95,10 +111,8 @@ def _inaccessible(error: OSError) -> str:
 def _printable(name: str) -> str:
     if name.isprintable():
         return name
-    return "".join(
-        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
-        for letter in name
-    )
+    escaped = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
+    return "".join(escaped)
 
 
 class _Walk(NamedTuple):
@@ -113,9 +127,8 @@ class _Walk(NamedTuple):
             with os.scandir(folder) as scanned:
                 inside = sorted(scanned, key=lambda entry: entry.name)
         except OSError as error:
-            self._skip(
-                relative_name(folder, self.root), f"the folder cannot be opened ({error.strerror})"
-            )
+            reason = f"the folder cannot be opened ({error.strerror})"
+            self._skip(relative_name(folder, self.root), reason)
             return
         prefix = "" if folder == self.root else f"{relative_name(folder, self.root)}/"
         for entry in inside:

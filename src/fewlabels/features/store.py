@@ -87,9 +87,8 @@ class FeatureStore:
         Args:
             digests: 32 hex digits per image; the same digest may occur twice; None is never found.
         """
-        found = Found(
-            np.zeros((len(digests), recipe.dim), np.float32), np.zeros(len(digests), np.bool_)
-        )
+        n = len(digests)
+        found = Found(np.zeros((n, recipe.dim), np.float32), np.zeros(n, np.bool_))
         wanted: dict[bytes, list[int]] = {}  # digest: its places in the request
         for place, digest in enumerate(digests):
             if digest is not None:
