@@ -7,9 +7,13 @@ def convolution(
     n_in: int, n_out: int, kernel: int, *, stride: int = 1, groups: int = 1
 ) -> nn.Conv2d:
     """A convolution that keeps the image size at stride 1; a batch norm follows, so no bias."""
-    return nn.Conv2d(
-        n_in, n_out, kernel, stride=stride, padding=kernel // 2, groups=groups, bias=False
-    )
+    padding = kernel // 2
+    return nn.Conv2d(n_in, n_out, kernel, stride, padding, groups=groups, bias=False)
+
+
+def norm_relu(channels: int) -> tuple[nn.Module, nn.Module]:
+    """Batch norm, then ReLU."""
+    return nn.BatchNorm2d(channels), nn.ReLU(inplace=True)
 
 
 class GlobalAveragePool(nn.Module):

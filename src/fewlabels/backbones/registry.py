@@ -101,6 +101,5 @@ def build_backbone(
     free = {"dropout": dropout, "image_size": image_size}
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
-        return architecture.build(
-            **architecture.fixed, **{key: free[key] for key in architecture.takes}
-        )
+        taken = {key: free[key] for key in architecture.takes}
+        return architecture.build(**architecture.fixed, **taken)
