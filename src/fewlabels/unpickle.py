@@ -54,9 +54,8 @@ class _Array:
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         _version, shape, dtype, is_fortran, raw = state
         data = raw.encode("latin-1") if isinstance(raw, str) else raw
-        self.plain = np.frombuffer(data, dtype.plain).reshape(
-            shape, order="F" if is_fortran else "C"
-        )
+        order: Any = "F" if is_fortran else "C"
+        self.plain = np.frombuffer(data, dtype.plain).reshape(shape, order=order)
 
 
 # A pickle can set attributes on what it names. The stand-ins below are functions without default
@@ -80,9 +79,8 @@ def _frombuffer(
 
 
 def _scalar(dtype: _Dtype, raw: bytes | str) -> Any:
-    return _frombuffer(
-        raw.encode("latin-1") if isinstance(raw, str) else raw, dtype, (), "C"
-    ).plain.item()
+    data = raw.encode("latin-1") if isinstance(raw, str) else raw
+    return _frombuffer(data, dtype, (), "C").plain.item()
 
 
 def _encode(text: str, _encoding: object) -> bytes:

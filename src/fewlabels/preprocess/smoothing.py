@@ -133,13 +133,11 @@ def find_neighborhood(x: Tensor, *, whitening_variance: float | None = None) -> 
     order = x.abs().sum(dim=-1, dtype=torch.float64).argsort(dim=-1, stable=True)
     sample = order[:, torch.arange(n_sampled, device=x.device) * n_rows // n_sampled]
     near = find_nearest(x, n_neighbors, of=sample).rows
-    in_degree = x.new_zeros(x.shape[:2]).scatter_add(
-        1, near.flatten(1), x.new_ones(1).expand(len(x), near[0].numel())
-    )
+    ones = x.new_ones(1).expand(len(x), near[0].numel())
+    in_degree = x.new_zeros(x.shape[:2]).scatter_add(1, near.flatten(1), ones)
     in_degree = in_degree.gather(1, sample) * (n_rows / n_sampled)
-    differences = _take(x, sample.repeat_interleave(n_nearest, dim=1)) - _take(
-        x, near[..., :n_nearest].flatten(1)
-    )
+    nearest = near[..., :n_nearest].flatten(1)
+    differences = _take(x, sample.repeat_interleave(n_nearest, dim=1)) - _take(x, nearest)
     weights = _row_weights(in_degree, n_neighbors)
     differences *= weights.sqrt().repeat_interleave(n_nearest, dim=1)[..., None]
     whitened = _unit(_whiten_within(x, differences.mT @ differences, whitening_variance))

@@ -187,9 +187,8 @@ class Step:
                 "the pipeline's power(auto) must be decided first: "
                 "use pipeline.decide(features), or name a power."
             )
-        return {"power": power, "signed_power": signed_power}[self.name](
-            x, beta=float(self.value or 0)
-        )
+        raised = power if self.name == "power" else signed_power
+        return raised(x, beta=float(self.value or 0))
 
     def means(self, support: Tensor, query: Tensor, given: Tensor) -> tuple[Tensor, Tensor]:
         """What a centering subtracts from the support and from the queries, (..., 1, D) each."""

@@ -101,9 +101,8 @@ def train(
         recipe.backbone, dropout=recipe.dropout, image_size=recipe.image_size, seed=recipe.seed
     )
     torch.manual_seed(recipe.seed)  # initial weights of the heads, the same in every process
-    learner = Learner(backbone, n_classes=n_classes, recipe=recipe).to(
-        device, memory_format=torch.channels_last
-    )  # type: ignore[call-overload]
+    learner = Learner(backbone, n_classes=n_classes, recipe=recipe)
+    learner.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
     # The running average of the learner's weights is validated and kept.
     average = copy.deepcopy(learner.backbone).eval()
     averaged, current = _floats(average), _floats(learner.backbone)  # updated in place below
@@ -134,10 +133,8 @@ def train(
     if device.type == "cuda":
         torch.backends.cudnn.benchmark = True
 
-    pixels, labels = (
-        torch.from_numpy(base.stack).to(device),
-        torch.from_numpy(base.labels).to(device),
-    )
+    pixels = torch.from_numpy(base.stack).to(device)
+    labels = torch.from_numpy(base.labels).to(device)
     val_pixels = None if val is None else torch.from_numpy(val.stack).to(device)
     for epoch in range(step // steps_per_epoch, recipe.n_epochs):
         epoch_started = time.perf_counter()
@@ -145,12 +142,10 @@ def train(
         order = torch.from_numpy(epoch_order(recipe.seed, epoch, len(base.labels))).to(device)
         learner.train()
         loss_sum, n_rows = torch.zeros((), device=device), 0
-        for batch in order[: steps_per_epoch * recipe.batch_size].view(
-            steps_per_epoch, recipe.batch_size
-        ):
-            lr = learning_rate(
-                recipe.optimizer, step=step, n_steps=n_steps, steps_per_epoch=steps_per_epoch
-            )
+        n_used = steps_per_epoch * recipe.batch_size
+        for batch in order[:n_used].view(steps_per_epoch, recipe.batch_size):
+            at = {"step": step, "n_steps": n_steps, "steps_per_epoch": steps_per_epoch}
+            lr = learning_rate(recipe.optimizer, **at)
             for group in optimizer.param_groups:
                 group["lr"] = lr
             optimizer.zero_grad(set_to_none=True)
@@ -159,22 +154,12 @@ def train(
                 if recipe.dropout:
                     torch.manual_seed(int(rng.integers(2**62)))  # dropout uses the global stream
                 rows = batch[shard * shard_size : (shard + 1) * shard_size]
-                images = augment(
-                    pixels[rows],
-                    recipe.augment,
-                    size=stage.image_size or recipe.image_size,
-                    generator=generator,
-                )
+                size = stage.image_size or recipe.image_size
+                images = augment(pixels[rows], recipe.augment, size=size, generator=generator)
+                seen = (model, images, labels[rows])
                 with _averaging(model, last=shard == shards[-1]):
                     with torch.autocast(device.type, dtype=torch.bfloat16, enabled=bf16):
-                        loss, rows_seen = compute_loss(
-                            model,
-                            images,
-                            labels[rows],
-                            objective=stage.objective,
-                            recipe=recipe,
-                            rng=rng,
-                        )
+                        loss, rows_seen = compute_loss(*seen, stage.objective, recipe, rng)
                     (loss / len(shards)).backward()  # type: ignore[no-untyped-call]
                 loss_sum += loss.detach() / len(shards)
                 n_rows += rows_seen
@@ -201,32 +186,22 @@ def train(
                 "set optimizer.clip_norm, and train in another output folder."
             )
         last = epoch + 1 == recipe.n_epochs
-        time_is_up = (
-            stop_after is not None
-            and processes.mean(torch.tensor(time.perf_counter() - started)) > stop_after
-        )
-        if (
-            processes.first
-            and val is not None
-            and validate is not None
-            and (last or (epoch + 1) % validate_every == 0)
-        ):
+        time_is_up = False
+        if stop_after is not None:
+            spent = torch.tensor(time.perf_counter() - started)
+            time_is_up = processes.mean(spent) > stop_after
+        due = last or (epoch + 1) % validate_every == 0
+        if processes.first and val is not None and validate is not None and due:
             assert val_pixels is not None
             accuracies = validate(embed(average, val_pixels, bf16=bf16), val.labels)
             report |= accuracies
             score = sum(accuracies.values())
             if recipe.keep == "best" and (best is None or score > best.score):
-                best = Best(
-                    epoch + 1,
-                    score,
-                    {
-                        name: value.detach().cpu().clone()
-                        for name, value in average.state_dict().items()
-                    },
-                )
-        report["seconds"] = (
-            (reports[-1]["seconds"] if reports else 0.0) + time.perf_counter() - epoch_started
-        )
+                weights = average.state_dict().items()
+                kept = {name: value.detach().cpu().clone() for name, value in weights}
+                best = Best(epoch + 1, score, kept)
+        before = reports[-1]["seconds"] if reports else 0.0
+        report["seconds"] = before + time.perf_counter() - epoch_started
         reports.append(report)
         if processes.first:
             with log_path.open("a", encoding="utf-8") as log:
@@ -234,19 +209,15 @@ def train(
             if on_epoch is not None:
                 on_epoch(report)
             if last or time_is_up or (epoch + 1) % checkpoint_every == 0:
-                write_state(
-                    state_path,
-                    {
-                        "step": step,
-                        "recipe": recipe.to_dict(),
-                        "images": fingerprint,
-                        "reports": reports,
-                        "learner": learner.state_dict(),
-                        "average": average.state_dict(),
-                        "best": None if best is None else tuple(best),
-                        "optimizer": optimizer.state_dict(),
-                    },
-                )
+                state = {
+                    **{"step": step, "recipe": recipe.to_dict(), "images": fingerprint},
+                    "reports": reports,
+                    "learner": learner.state_dict(),
+                    "average": average.state_dict(),
+                    "best": None if best is None else tuple(best),
+                    "optimizer": optimizer.state_dict(),
+                }
+                write_state(state_path, state)
         processes.wait()
         if time_is_up and not last:
             return Trained(average, epoch + 1, reports, finished=False)
@@ -258,25 +229,16 @@ def train(
 
 def make_optimizer(learner: nn.Module, settings: Optimizer) -> torch.optim.Optimizer:
     """SGD with Nesterov momentum, or Adam; `decay_norms` says if norms and biases are decayed."""
-    free = (
-        []
-        if settings.decay_norms
-        else [weight for weight in learner.parameters() if weight.ndim < 2]
-    )
+    small = [weight for weight in learner.parameters() if weight.ndim < 2]
+    free = [] if settings.decay_norms else small
     known = {id(weight) for weight in free}
-    groups = [
-        {
-            "params": [weight for weight in learner.parameters() if id(weight) not in known],
-            "weight_decay": settings.weight_decay,
-        },
-        {"params": free, "weight_decay": 0.0},
-    ]
-    groups = [group for group in groups if group["params"]]
+    decayed = [weight for weight in learner.parameters() if id(weight) not in known]
+    parts = ((decayed, settings.weight_decay), (free, 0.0))
+    groups = [{"params": part, "weight_decay": decay} for part, decay in parts if part]
     if settings.name == "adam":
         return torch.optim.Adam(groups, lr=settings.lr)
-    return torch.optim.SGD(
-        groups, lr=settings.lr, momentum=settings.momentum, nesterov=settings.momentum > 0
-    )
+    nesterov = settings.momentum > 0
+    return torch.optim.SGD(groups, settings.lr, settings.momentum, nesterov=nesterov)
 
 
 def _floats(module: nn.Module) -> list[Tensor]:

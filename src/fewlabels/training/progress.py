@@ -28,10 +28,9 @@ def describe_epoch(report: Report) -> str:
         f"{int(report['images_per_second']):,} images/s",
         f"{minutes}:{seconds:02}",
     ]
-    if accuracies := [
-        f"{report[name]:.1f}" for name in ("val_1shot", "val_5shot") if name in report
-    ]:
-        parts.append(f"val PT+MAP {' / '.join(accuracies)}")
+    validated = [name for name in ("val_1shot", "val_5shot") if name in report]
+    if validated:
+        parts.append(f"val PT+MAP {' / '.join(f'{report[name]:.1f}' for name in validated)}")
     return "  ".join(parts)
 
 
