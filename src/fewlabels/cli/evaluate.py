@@ -2,22 +2,13 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer import Option
 
-from fewlabels.cli import options
-from fewlabels.cli.console import (
-    command_line,
-    describe_features,
-    end_interrupted,
-    load_features,
-    load_mean_features,
-    print_table,
-    progress_bar,
-    say,
-)
+from fewlabels.cli import console, options
+from fewlabels.cli.console import print_table, progress_bar, say
 from fewlabels.errors import InputError
 
 
@@ -64,22 +55,17 @@ def evaluate_command(
     """
     if markdown + latex + as_json > 1:
         raise InputError("give one of --markdown, --latex and --json, not several.")
+    from fewlabels.evaluation import tables
     from fewlabels.evaluation.comparison import compare_results
     from fewlabels.evaluation.draw_imbalance import draw_imbalance
     from fewlabels.evaluation.folder import open_folder, write_results
     from fewlabels.evaluation.plots import can_draw
     from fewlabels.evaluation.settings import read_settings
     from fewlabels.evaluation.sweep import evaluate_cells, idle_knobs, plan_cells
-    from fewlabels.evaluation.tables import (
-        tabulate_comparisons,
-        tabulate_results,
-        to_latex,
-        to_markdown,
-    )
     from fewlabels.io.files import write_file
 
     tuned = None if settings is None else read_settings(settings)
-    feature_set = load_features(features, per_class=per_class)
+    feature_set = console.load_features(features, per_class=per_class)
     names = method or list(tuned or ["map"])
     given = options.gather_knobs(knobs, beta=beta, lam=lam, alpha=alpha)
     cells = plan_cells(
@@ -102,41 +88,32 @@ def evaluate_command(
         )
     for knob, name in idle_knobs(names, given):
         say(f"knob {knob} has no effect on {name}, which has its own.")
-    folder = (
-        None
-        if output is None
-        else open_folder(output, fingerprint=feature_set.fingerprint, force=force)
-    )
-    about = describe_features(feature_set)
+    folder, about = None, console.describe_features(feature_set)
+    if output is not None:
+        folder = open_folder(output, fingerprint=feature_set.fingerprint, force=force)
+    kind: Any = {"n_way": ways, "n_episodes": episodes, "draws": draws, "seed": seed}
+    how: Any = {"engine": engine, "device": device, "dtype": dtype}
+    how["mean_features"] = console.load_mean_features(mean_of)
     with progress_bar("evaluate", episodes * sum(len(cell.methods) for cell in cells)) as advance:
         results, interrupted = evaluate_cells(
-            feature_set,
-            cells,
-            n_way=ways,
-            n_episodes=episodes,
-            draws=draws,
-            seed=seed,
-            engine=engine,
-            device=device,
-            dtype=dtype,
-            mean_features=load_mean_features(mean_of),
-            on_progress=advance,
+            feature_set, cells, **kind, **how, on_progress=advance
         )
     if baseline is None:
         found = [result.to_dict() for result in results]
-        table = tabulate_results(results, about=about)
+        table = tables.tabulate_results(results, about=about)
     else:
         comparisons = compare_results(results, baseline=baseline)
         found = [comparison.to_dict() for comparison in comparisons]
-        table = tabulate_comparisons(comparisons, about=about)
+        table = tables.tabulate_comparisons(comparisons, about=about)
     if as_json:
         typer.echo(json.dumps({"results": found}, indent=2))
     elif markdown or latex:
-        typer.echo(to_markdown(table) if markdown else to_latex(table))
+        typer.echo(tables.to_markdown(table) if markdown else tables.to_latex(table))
     else:
         print_table(table)
     if folder is not None:
-        write_results(folder, results, fingerprint=feature_set.fingerprint, command=command_line())
+        command = console.command_line()
+        write_results(folder, results, fingerprint=feature_set.fingerprint, command=command)
         written = ["result.json", "accuracies.npz"]
         several = len({result.queries for result in results}) > 1
         drawn = draw_imbalance(results, about=about) if several and can_draw(None) else {}
@@ -147,4 +124,4 @@ def evaluate_command(
         if several and not drawn:
             say("No figure drawn: that needs matplotlib, pip install 'fewlabels[plot]'")
     if interrupted:
-        end_interrupted("the results cover the episodes done so far.")
+        console.end_interrupted("the results cover the episodes done so far.")

@@ -9,15 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from fewlabels.cli import options
-from fewlabels.cli.console import (
-    ProgressBar,
-    describe_features,
-    end_interrupted,
-    print_table,
-    say,
-    saying_warnings,
-)
+from fewlabels.cli import console, options
+from fewlabels.cli.console import ProgressBar, say
 from fewlabels.errors import FileFormatError, InputError, unknown_choice
 from fewlabels.io.words import listing, split_names
 
@@ -109,24 +102,15 @@ def extract_command(
     kept_in = None if no_cache else FeatureStore(store)
     encoders = load_encoders(backbone or [DEFAULT_BACKBONE], weights=weights)
     begun = time.perf_counter()
-    with saying_warnings(), ExtractionBar() as bar:
+    how: Any = {"device": device, "batch_size": batch_size, "n_workers": num_workers}
+    what: Any = {"views": views, "precision": precision, "strict": strict}
+    with console.saying_warnings(), ExtractionBar() as bar:
         try:
-            features = extract(
-                image_set,
-                encoders,
-                store=kept_in,
-                device=device,
-                batch_size=batch_size,
-                views=views,
-                precision=precision,
-                n_workers=num_workers,
-                strict=strict,
-                on_progress=bar,
-            )
+            features = extract(image_set, encoders, store=kept_in, on_progress=bar, **how, **what)
         except KeyboardInterrupt:
             if kept_in is None or kept_in.n_lost:
                 raise
-            end_interrupted(
+            console.end_interrupted(
                 f"computed features are kept in {kept_in.root}; the same command continues."
             )
     seconds = time.perf_counter() - begun
@@ -150,7 +134,7 @@ def extract_command(
     if as_json:
         typer.echo(json.dumps(found, indent=2))
     else:
-        _print_summary(found, about=describe_features(features))
+        _print_summary(found, about=console.describe_features(features))
     say(f"Written to {output}")
     if kept_in is not None and not kept_in.n_lost:  # otherwise a warning was printed
         size = f"{found['store_bytes'] / MEGABYTE:,.1f} MB"
@@ -225,6 +209,5 @@ def _print_summary(found: dict[str, Any], *, about: str) -> None:
         "seconds": f"{found['seconds']:.1f}",
         "images/s": f"{found['images_per_second']:.0f}" if found["computed"] else NONE,
     }
-    print_table(
-        Table(about, tuple(row), [[tuple(row.values())]], f"fingerprint {found['fingerprint']}")
-    )
+    rows, caption = [[tuple(row.values())]], f"fingerprint {found['fingerprint']}"
+    console.print_table(Table(about, tuple(row), rows, caption))

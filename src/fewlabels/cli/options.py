@@ -93,17 +93,11 @@ class MethodCommand(typer.core.TyperCommand):
         from fewlabels.methods import find_method, method_names
         from fewlabels.methods.base import all_knobs
 
-        methods = [find_method(name) for name in method_names()]
-        taken = {each.name: ", ".join(each.knobs_for()) for each in methods}
+        methods = []
+        for method in map(find_method, method_names()):
+            taken = ", ".join(method.knobs_for())
+            methods.append((method.name, method.title + (f"; knobs: {taken}" if taken else "")))
         with formatter.section("Methods (--method)"):
-            formatter.write_dl(
-                [
-                    (
-                        each.name,
-                        each.title + (f"; knobs: {taken[each.name]}" * bool(each.knobs_for())),
-                    )
-                    for each in methods
-                ]
-            )
+            formatter.write_dl(methods)
         with formatter.section("Knobs (--set KNOB=VALUE)"):
             formatter.write_dl([(name, knob.words) for name, knob in all_knobs().items()])

@@ -69,11 +69,8 @@ def remove_temporaries(
     with suppress(OSError):
         for path in sorted(folder.iterdir()):
             with suppress(OSError):  # another process was faster
-                if (
-                    pattern.fullmatch(path.name)
-                    and path.is_file()
-                    and time.time() - path.stat().st_mtime >= older_than
-                ):
+                found = pattern.fullmatch(path.name) and path.is_file()
+                if found and time.time() - path.stat().st_mtime >= older_than:
                     path.unlink()
                     removed.append(path)
     return removed
