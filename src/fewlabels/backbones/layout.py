@@ -52,6 +52,11 @@ class Layout:
         return name
 
 
+def s2m2_layout(source: str, *renames: tuple[str, str]) -> Layout:
+    """The layout of weights in files like those of S2M2."""
+    return Layout(source, renames, S2M2_TRANSFORM, S2M2_CONTAINER)
+
+
 def simpleshot_layout(*renames: tuple[str, str], adapt: Callable[[State], State] = dict) -> Layout:
     """The layout of weights that SimpleShot published."""
     return Layout("SimpleShot", renames, SIMPLESHOT_TRANSFORM, SIMPLESHOT_CONTAINER, adapt)

@@ -18,13 +18,7 @@ from torch import Tensor, nn
 
 from fewlabels.backbones.backbone import Backbone
 from fewlabels.backbones.layers import GlobalAveragePool, convolution, initialize, norm_relu
-from fewlabels.backbones.layout import (
-    S2M2_CONTAINER,
-    S2M2_TRANSFORM,
-    Layout,
-    simpleshot_layout,
-    stage_renames,
-)
+from fewlabels.backbones.layout import s2m2_layout, simpleshot_layout, stage_renames
 
 CHANNELS = (64, 128, 256, 512)
 STRIDES = (1, 2, 2, 2)
@@ -37,7 +31,7 @@ _RENAMES = (
     *stage_renames("layer{}", 4),
     ("[.]downsample[.]", ".shortcut."),
 )
-AUTHORS = Layout("the authors", _RENAMES, S2M2_TRANSFORM, S2M2_CONTAINER)
+AUTHORS = s2m2_layout("the authors", *_RENAMES)
 SIMPLESHOT = simpleshot_layout(*_RENAMES)
 
 

@@ -12,19 +12,19 @@ from torch import Tensor, nn
 
 from fewlabels.backbones.backbone import Backbone
 from fewlabels.backbones.layers import GlobalAveragePool, convolution, initialize, norm_relu
-from fewlabels.backbones.layout import S2M2_CONTAINER, S2M2_TRANSFORM, Layout, stage_renames
+from fewlabels.backbones.layout import s2m2_layout, stage_renames
 
 STEM_CHANNELS = 16
 CONVOLUTIONS_OUTSIDE_BLOCKS = 4  # the stem and three shortcuts, as the authors count depth
 CONVOLUTIONS_PER_LEVEL = 6  # three groups of blocks with two convolutions each
 STRIDES = (1, 2, 2)
-_RENAMES = (
+S2M2 = s2m2_layout(
+    "S2M2 and the authors",
     ("^conv1[.]", "stem."),
     *stage_renames("block{}[.]layer", 3),
     ("[.]convShortcut[.]", ".shortcut."),
     ("^bn1[.]", "head.0."),
 )
-S2M2 = Layout("S2M2 and the authors", _RENAMES, S2M2_TRANSFORM, S2M2_CONTAINER)
 
 
 class WideBlock(nn.Module):

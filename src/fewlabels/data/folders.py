@@ -2,16 +2,9 @@
 
 from pathlib import Path
 
+from fewlabels.data import listing
 from fewlabels.data.image_set import ALL, ImageSet, Problem
-from fewlabels.data.listing import (
-    SUFFIXES,
-    ListedImage,
-    collect,
-    list_folders,
-    list_images,
-    relative_name,
-    require_folder,
-)
+from fewlabels.data.listing import SUFFIXES, ListedImage, list_images, relative_name
 from fewlabels.errors import FileFormatError
 
 CLASSLESS = "the folder holds no images and is not a class"
@@ -30,11 +23,11 @@ def read_images(folder: str | Path, *, strict: bool = False) -> ImageSet:
             folder), instead of skipping it; skipped files are in `problems` of the result.
     """
     folder = Path(folder)
-    require_folder(folder)
+    listing.require_folder(folder)
     problems: list[Problem] = []
     unlabelled = list_images(folder, root=folder, problems=problems, recursive=False)
     classes: dict[str, list[ListedImage]] = {}
-    for class_folder in list_folders(folder, root=folder, problems=problems):
+    for class_folder in listing.list_folders(folder, root=folder, problems=problems):
         name, n_before = relative_name(class_folder, folder), len(problems)
         if listed := list_images(class_folder, root=folder, problems=problems):
             classes[name] = listed
@@ -52,7 +45,7 @@ def read_images(folder: str | Path, *, strict: bool = False) -> ImageSet:
             f"got {len(problems)} that cannot{_first_of(problems)}. "
             "Repair or remove them, or read without strict to skip them."
         )
-    return collect(folder.resolve().name, ALL, classes, problems, unlabelled)
+    return listing.collect(folder.resolve().name, ALL, classes, problems, unlabelled)
 
 
 def _first_of(problems: list[Problem]) -> str:

@@ -4,15 +4,8 @@ from collections.abc import Sequence
 from math import exp, lgamma, log
 from typing import Any
 
-from fewlabels.evaluation.plots import (
-    INK,
-    STYLE,
-    TITLE,
-    can_draw,
-    draw_band,
-    render_both,
-    style_panel,
-)
+from fewlabels.evaluation import plots
+from fewlabels.evaluation.plots import INK, STYLE, TITLE, can_draw
 from fewlabels.evaluation.queries import QuerySpec
 from fewlabels.evaluation.results import EvaluationResult
 from fewlabels.evaluation.settings import knobs_shown
@@ -84,13 +77,13 @@ def draw_imbalance(results: Sequence[EvaluationResult], *, about: str = "") -> d
             panel.set_xticks(range(len(words)), ticks, linespacing=1.3)
             panel.set_xlim(-0.25, len(words) - 0.75)
             panel.set_xlabel("queries and their imbalance")
-            style_panel(panel)
+            plots.style_panel(panel)
         panels[0].set_ylabel("accuracy (%)")
         names_of_lines = panels[0].get_legend_handles_labels()
         look = {"frameon": False, "handlelength": 3.2}
         figure.legend(*names_of_lines, loc="outside right center", **look)
         figure.suptitle(_heading(results, about), **TITLE)
-        return render_both(figure)
+        return plots.render_both(figure)
 
 
 def _draw_line(
@@ -100,7 +93,7 @@ def _draw_line(
     done = [(place, result) for place, result in enumerate(results) if result is not None]
     places = [place for place, _ in done]
     color, marker = COLORS[number % len(COLORS)], MARKERS[number % len(MARKERS)]
-    means = draw_band(panel, places, [result for _, result in done], color)
+    means = plots.draw_band(panel, places, [result for _, result in done], color)
     look = {"markersize": 4.5, "linewidth": 1.5, "linestyle": DASHES[number % len(DASHES)]}
     panel.plot(places, means, color=color, marker=marker, label=name, **look)
 

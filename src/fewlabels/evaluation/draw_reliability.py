@@ -3,16 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from fewlabels.evaluation.plots import (
-    FAINT,
-    INK,
-    STYLE,
-    TITLE,
-    VALIDATION,
-    can_draw,
-    render_both,
-    style_panel,
-)
+from fewlabels.evaluation import plots
+from fewlabels.evaluation.plots import FAINT, INK, STYLE, TITLE, VALIDATION, can_draw
 from fewlabels.evaluation.plots import NOVEL as AFTER
 from fewlabels.evaluation.reliability import Confidence, Reliability
 from fewlabels.evaluation.tables import describe_queries
@@ -45,12 +37,12 @@ def draw_reliability(found: Sequence[Reliability], *, about: str = "") -> dict[s
             lowest = 1 / each.n_way
             panel.set(xlim=(lowest, 1.03), ylim=(0, 1.03), aspect="auto", xlabel="confidence")
             panel.set_title(describe_queries(each.queries), fontsize=8.5, color=INK)
-            style_panel(panel, axis="both")
+            plots.style_panel(panel, axis="both")
             legend = panel.legend(loc="lower right", frameon=False, alignment="left")
             legend.set_title("expected calibration error", {"size": 8})
         panels[0].set_ylabel("fraction of the labels that are right")
         figure.suptitle(_heading(found[0], about), **TITLE)
-        return render_both(figure)
+        return plots.render_both(figure)
 
 
 def _draw_bins(panel: Any, confidence: Confidence, color: str, marker: str, name: str) -> None:

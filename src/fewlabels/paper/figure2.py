@@ -73,12 +73,6 @@ class DistributionExhibit:
         paper, sources = self._paper.caption, (source,) if source else ()
         return Report(self.name, self.title, paper, table, tuple(notes), data, sources)
 
-    def draw(self, report: Report) -> dict[str, bytes]:
-        """See `Exhibit`."""
-        from fewlabels.paper.draw_distributions import draw_distributions
-
-        return draw_distributions(report)
-
 
 def describe_distributions(features: FeatureSet, *, seed: int = 0) -> dict[str, Any]:
     """Histograms and fits of a typical feature for five classes, and the skewness of all features.

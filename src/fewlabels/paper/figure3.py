@@ -76,12 +76,6 @@ class ImbalanceExhibit:
         paper = self._paper.caption
         return Report(self.name, self.title, paper, table, tuple(notes), data, sources)
 
-    def draw(self, report: Report) -> dict[str, bytes]:
-        """See `Exhibit`."""
-        from fewlabels.paper.draw_figures import draw_imbalance
-
-        return draw_imbalance(report)
-
 
 def imbalance_experiment(source: FeatureSource, name: str, q1: int) -> Experiment:
     """The cell of a curve at q1."""

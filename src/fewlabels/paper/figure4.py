@@ -78,12 +78,6 @@ class KnobsExhibit:
         notes = tuple(self._notes(ledger, dataset, knobs))
         return Report(self.name, self.title, self._paper.caption, table, notes, data, sources)
 
-    def draw(self, report: Report) -> dict[str, bytes]:
-        """See `Exhibit`."""
-        from fewlabels.paper.draw_figures import draw_knobs
-
-        return draw_knobs(report)
-
     def _knob(self, knob: str, dataset: str | None, ledger: Ledger) -> dict[str, Any]:
         """Points of the curves of a knob, published and ours, and the peaks of ours."""
         published = {split: list(self._paper.find(knob, split).points) for split in SPLITS}

@@ -113,10 +113,6 @@ class OrderingsExhibit:
             self.name, self.title, "Sections 4.3 and 4.4", table, notes, {"claims": data}, sources
         )
 
-    def draw(self, report: Report) -> dict[str, bytes]:  # noqa: ARG002 - a list needs no figure
-        """See `Exhibit`."""
-        return {}
-
 
 def _name(source: FeatureSource) -> str:
     return f"{DATASETS[source.dataset]} {BACKBONES[source.backbone]}"

@@ -50,10 +50,6 @@ class Exhibit(Protocol):
         """What was published beside what was measured."""
         ...
 
-    def draw(self, report: Report) -> dict[str, bytes]:
-        """Bytes of a "png" and an "svg" file; none where a drawing is of no use."""
-        ...
-
 
 def label(name: str) -> str:
     """An exhibit's name as the paper writes it.

@@ -64,12 +64,6 @@ class PaperTableExhibit:
         data = {"rows": [_data(row, ledger) for row in rows], "n_episodes": ledger.n_episodes}
         return Report(self.name, self.title, self._paper.caption, table, notes, data, sources)
 
-    def draw(self, report: Report) -> dict[str, bytes]:
-        """See `Exhibit`."""
-        from fewlabels.paper.draw_tables import draw_table
-
-        return draw_table(report)
-
 
 def _source(row: Row) -> FeatureSource:
     dataset, backbone = str(row.features).split("/")
@@ -91,13 +85,9 @@ def _words(row: Row, ledger: Ledger) -> tuple[str, ...]:
 
 
 def _data(row: Row, ledger: Ledger) -> dict[str, Any]:
+    kept = ("dataset", "setting", "method", "backbone", "variant", "features")
     return {
-        "dataset": row.dataset,
-        "setting": row.setting,
-        "method": row.method,
-        "backbone": row.backbone,
-        "variant": row.variant,
-        "features": row.features,
+        **{name: getattr(row, name) for name in kept},
         "published": {str(n): list(accuracy) for n, accuracy in row.published.items()},
         "ours": {str(n): ledger.find(_entry(row, n)) for n in SHOTS} if row.features else None,
     }

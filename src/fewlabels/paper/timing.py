@@ -58,7 +58,3 @@ class TimeExhibit:
         )
         sources = sources_here(self.experiments(ledger.library), ledger.library)
         return Report(self.name, self.title, paper.time_caption, table, (note,), data, sources)
-
-    def draw(self, report: Report) -> dict[str, bytes]:  # noqa: ARG002 - two numbers need no figure
-        """See `Exhibit`."""
-        return {}

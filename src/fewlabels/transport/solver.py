@@ -20,7 +20,7 @@ the libraries that multiply matrices may add in another order.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -137,15 +137,8 @@ def solve_transport(
     name = "column_minimum" if minimum else "column_mass"
     target = _fit(target, cost, (n_episodes, n_classes), name)
     check_column_mass(target, total, minimum=minimum)
-    return solve_biases(
-        -lam * cost,
-        target,
-        row_mass=row_mass,
-        minimum=minimum,
-        method=method,
-        tol=tol,
-        max_iterations=max_iterations,
-    )
+    how: Any = {"method": method, "tol": tol, "max_iterations": max_iterations}
+    return solve_biases(-lam * cost, target, row_mass=row_mass, minimum=minimum, **how)
 
 
 def _fit(mass: Tensor, cost: Tensor, shape: tuple[int, int], name: str) -> Tensor:
