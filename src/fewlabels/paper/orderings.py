@@ -149,15 +149,10 @@ def _explain_exceptions(data: list[dict[str, Any]], library: Library) -> list[st
     lines = []
     for name, said in exceptions.items():
         others = {head for other, head in heads.items() if other not in exceptions}
-        apart = (
-            heads[name] is not None and others and None not in others and heads[name] not in others
-        )
-        why = (
-            f" Its backbone alone was trained with a {heads[name]} head: "
-            "a possible reason, which was not tested."
-            if apart
-            else ""
-        )
+        own = heads[name]
+        apart = own is not None and others and None not in others and own not in others
+        reason = "a possible reason, which was not tested."
+        why = f" Its backbone alone was trained with a {own} head: {reason}" if apart else ""
         lines.append(
             f"Exceptions on {_name(FeatureSource(*name.split('/')))}: {', '.join(said)}.{why}"
         )

@@ -100,15 +100,10 @@ def _notes(rows: list[Row], ledger: Ledger) -> list[str]:
         used: dict[str, list[str]] = {}
         for row in rows:
             if row.features and ledger.find(experiment := _entry(row, n_shot)):
-                knobs = ", ".join(
-                    f"{knob} {value:g}"
-                    for knob, value in experiment.method.settings.items()
-                    if knob != "prior"
-                )
-                line = (
-                    f"{row.method} = {experiment.method.name} after '{experiment.method.pipeline}'"
-                    + (f", {knobs}" if knobs else "")
-                )
+                method = experiment.method
+                used_knobs = [(name, at) for name, at in method.settings.items() if name != "prior"]
+                knobs = "".join(f", {name} {at:g}" for name, at in used_knobs)
+                line = f"{row.method} = {method.name} after '{method.pipeline}'{knobs}"
                 used.setdefault(line, []).append(DATASETS[row.dataset])
         notes += [
             f"{n_shot}-shot {line} ({', '.join(dict.fromkeys(datasets))})"

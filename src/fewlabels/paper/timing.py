@@ -22,12 +22,8 @@ class TimeExhibit:
 
     def experiments(self, library: Library) -> list[Experiment]:
         """See `Exhibit`."""
-        return [
-            make_experiment(source, "map", n_shot=n_shot)
-            for source in WRN_SOURCES
-            if library.has(source)
-            for n_shot in SHOTS
-        ]
+        here = [source for source in WRN_SOURCES if library.has(source)]
+        return [make_experiment(source, "map", n_shot=n) for source in here for n in SHOTS]
 
     def report(self, ledger: Ledger) -> Report:
         """See `Exhibit`."""

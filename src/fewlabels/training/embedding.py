@@ -20,10 +20,8 @@ def embed(
     for start in range(0, len(stack), BATCH):
         images = VIEWS[views](normalize(to_float(stack[start : start + BATCH])))
         with torch.autocast(stack.device.type, dtype=torch.bfloat16, enabled=bf16):
-            seen = [
-                backbone(view.contiguous(memory_format=torch.channels_last)).float()
-                for view in images
-            ]
+            ordered = (view.contiguous(memory_format=torch.channels_last) for view in images)
+            seen = [backbone(view).float() for view in ordered]
         done.append(torch.stack(seen).mean(dim=0))
     stacked: NDArray[np.float32] = torch.cat(done).cpu().numpy()
     return stacked
