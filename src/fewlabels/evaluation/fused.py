@@ -217,8 +217,8 @@ class NumbaEngine(_FusedEngine):
         n_bytes = len(episodes) * n * n * rows.element_size()
         if not (wanted and for_all and self._sharing and n_bytes <= PRODUCTS_BYTES):
             return np.empty((0, n, n), rows.numpy().dtype), False
-        again = kept is not None and kept[2].shape == shape
-        room = kept[2] if kept is not None and again else np.empty(shape, np.float32)
+        fits = kept is not None and kept[2].shape == shape
+        room = kept[2] if kept and fits else np.empty(shape, np.float32)
         self.products = (rows, episodes, room)
         return room, False
 
@@ -281,7 +281,7 @@ def estimates(method: ConfiguredMethod) -> bool:
 
 
 def doubt(method: ConfiguredMethod, rows: Tensor) -> float | None:
-    """The margin below which a decision of float32 is done again; None for all of them."""
+    """The margin below which a decision of float32 is done again, rows (N, D); None for all."""
     first_unit, last_unit = (
         part.steps[-1:] == (UNIT,) for part in (method.pipeline.rowwise, method.pipeline.episodic)
     )

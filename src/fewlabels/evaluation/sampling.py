@@ -134,7 +134,7 @@ class OwnDraws:
             yield Episodes(*arrays)
 
     def _draw(self, first: int, numbers: NDArray[np.float64], arrays: list[IntArray]) -> None:
-        """Fill the arrays with episodes first, first + 1, ..., in threads; the loop has no lock."""
+        """Fill the arrays with episodes first, first + 1, ...; the threads run without the GIL."""
 
         def draw(begin: int) -> None:
             some = [array[begin : begin + THREAD_EPISODES] for array in arrays]
