@@ -4,7 +4,13 @@ from pathlib import Path
 
 from fewlabels.data import listing
 from fewlabels.data.image_set import ALL, ImageSet, Problem
-from fewlabels.data.listing import SUFFIXES, ListedImage, list_images, relative_name
+from fewlabels.data.listing import (
+    SUFFIXES,
+    ListedImage,
+    list_images,
+    relative_name,
+    remark_unreadable,
+)
 from fewlabels.errors import FileFormatError
 
 CLASSLESS = "the folder holds no images and is not a class"
@@ -25,11 +31,12 @@ def read_images(folder: str | Path, *, strict: bool = False) -> ImageSet:
     folder = Path(folder)
     listing.require_folder(folder)
     problems: list[Problem] = []
-    unlabelled = list_images(folder, root=folder, problems=problems, recursive=False)
+    others: list[str] = []
+    unlabelled = list_images(folder, root=folder, problems=problems, others=others, recursive=False)
     classes: dict[str, list[ListedImage]] = {}
     for class_folder in listing.list_folders(folder, root=folder, problems=problems):
         name, n_before = relative_name(class_folder, folder), len(problems)
-        if listed := list_images(class_folder, root=folder, problems=problems):
+        if listed := list_images(class_folder, root=folder, problems=problems, others=others):
             classes[name] = listed
         elif len(problems) == n_before:  # otherwise a problem says why
             problems.append(Problem(name, CLASSLESS))
@@ -37,7 +44,7 @@ def read_images(folder: str | Path, *, strict: bool = False) -> ImageSet:
         raise FileFormatError(
             f"{folder} must hold images ({', '.join(SUFFIXES)}), in a sub-folder per class or "
             f"all in one folder, got none{_first_of(problems)}. "
-            "Check the path, or unpack the images there."
+            + " ".join(["Check the path, or unpack the images there.", *remark_unreadable(others)])
         )
     if strict and problems:
         raise FileFormatError(
@@ -45,7 +52,7 @@ def read_images(folder: str | Path, *, strict: bool = False) -> ImageSet:
             f"got {len(problems)} that cannot{_first_of(problems)}. "
             "Repair or remove them, or read without strict to skip them."
         )
-    return listing.collect(folder.resolve().name, ALL, classes, problems, unlabelled)
+    return listing.collect(folder.resolve().name, ALL, classes, problems, unlabelled, others)
 
 
 def _first_of(problems: list[Problem]) -> str:

@@ -53,10 +53,11 @@ class ImageSet:
     names: tuple[str, ...]  # "leek/1.jpg"; "novel/bed.webp#17" (tile); "train.pkl#17" (array row)
     sources: tuple[ImageSource, ...] = field(repr=False)
     problems: tuple[Problem, ...] = ()  # what was skipped when the images were listed
+    others: tuple[str, ...] = ()  # names of files there in formats that are not read
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # because the dataclass is frozen
-        for name in ("class_names", "names", "sources", "problems"):
+        for name in ("class_names", "names", "sources", "problems", "others"):
             set_field(self, name, tuple(getattr(self, name)))
         set_field(self, "labels", np.ascontiguousarray(self.labels, dtype=np.int64))
         if self.split not in (*SPLITS, ALL):
