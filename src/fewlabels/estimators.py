@@ -22,7 +22,7 @@ from torch import Tensor
 from fewlabels.blanks import find_blanks
 from fewlabels.confidence.calibration import coverage_at_accuracy
 from fewlabels.errors import InputError, unknown_choice
-from fewlabels.fitting import DEFAULT_METHOD, Fitted, Rows
+from fewlabels.fitting import FOLDER_METHOD, Fitted, Rows
 from fewlabels.io.words import name_rows
 from fewlabels.methods import Knob, find_method
 from fewlabels.methods.map import LAM_KNOB
@@ -108,7 +108,7 @@ class FewLabelsClassifier(ClassifierMixin, BaseEstimator):
 
     def __init__(
         self,
-        method: str = DEFAULT_METHOD,
+        method: str = FOLDER_METHOD,
         *,
         settings: Mapping[str, Any] | None = None,
         calibrate: bool = False,

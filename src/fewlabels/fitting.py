@@ -230,7 +230,7 @@ class Rows:
         settings = {**self.settings, "n_shot": n_shot or typical_shots(shown)}
         method = replace(self.method.configure(**settings), pipeline=self.pipeline)
         if known.all():
-            return self._fit_means(method, shown, names)
+            return self._fit_labelled(method, shown, names)
         near = None if self.prepared is None else self.prepared.split(known, n_way=n_way)
         support, query, steps = self._split(known)
         how: Any = {"n_way": n_way, "pipeline": steps, "mean": self.mean}
@@ -278,15 +278,21 @@ class Rows:
         steps = self.pipeline.episodic if late else Pipeline(())
         return vectors[known][None], vectors[~known][None], steps
 
-    def _fit_means(self, method: ConfiguredMethod, shown: Tensor, names: tuple[Any, ...]) -> Fitted:
-        """The class means, where every row has a label."""
+    def _fit_labelled(
+        self, method: ConfiguredMethod, shown: Tensor, names: tuple[Any, ...]
+    ) -> Fitted:
+        """What later rows are decided by, where every row has a label."""
         x, means = self.x, self.means
         if self.pipeline.needs_labels:
             steps, nothing = self.pipeline.episodic, self.rowwise[:0]
             x, _, later = steps.apply_and_record(self.rowwise, nothing, mean=self.mean)
             means = means[: len(means) - len(later)] + later
-        prototypes = class_means(x[None], shown[None], len(names))[0]
-        return Fitted(method, names, means, prototypes, x.new_zeros(len(names)), _sharpness(method))
+        if self.method.learn is not None and len(names) > 1:
+            prototypes, biases = self.method.learn(x, shown, len(names))
+        else:
+            prototypes = class_means(x[None], shown[None], len(names))[0]
+            biases = x.new_zeros(len(names))
+        return Fitted(method, names, means, prototypes, biases, _sharpness(method))
 
 
 def _favor(plan: Tensor, labels: Tensor) -> Tensor:
