@@ -59,10 +59,9 @@ def label_command(
     none_of_these: Annotated[
         bool,
         Option(
-            "--none-of-these",
-            help="Add a column: the probability that an image belongs to no class.",
+            help="Whether to add a column: the probability that an image belongs to no class.",
         ),
-    ] = False,
+    ] = True,
     copy_to: Annotated[
         Path | None, Option(help="Copy the images into one folder per class.")
     ] = None,
@@ -138,9 +137,10 @@ def _score(outcome: "Outcome") -> dict[str, object]:
     if truth is None:
         return {}
     score = outcome.score(truth)
-    right = (0, 0, 0) if score is None else (score.n_right, score.n_right_nearest, score.n)
-    names = ("right", "right_nearest_class_mean", "of")
-    counts = dict(zip(names, right, strict=True))
+    counts = {"right": 0, "of": 0}
+    if score is not None:
+        rivals = {f"right_{name.replace(' ', '_')}": n for name, n in score.n_right_rivals.items()}
+        counts = {"right": score.n_right, **rivals, "of": score.n}
     return {"score": counts | outcome.unscored(truth)._asdict()}
 
 
