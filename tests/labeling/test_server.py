@@ -79,7 +79,6 @@ READ = [
     "/page/app.js",
     "/api/project",
     "/api/state",
-    "/api/item/0",
     "/thumbnail/0",
     "/picture/0",
     "/labels.csv",
@@ -237,8 +236,7 @@ def test_decide_confirm_undo_and_the_csv(client):
     assert len(rows) == 24
     undone = client.post("/api/undo", json={}, headers=HEADERS).json()
     assert undone["undone"] == [20]
-    about = client.get("/api/item/2").json()
-    assert about["name"] == "apple-2.png"
+    about = client.post("/api/about", json={"items": [2]}, headers=HEADERS).json()
     assert about["candidates"][0] == {"label": "Äpfel", "probability": 1.0}
     assert [entry["label"] for entry in about["history"]] == ["Äpfel"]
     version = client.get("/api/state").json()["version"]

@@ -63,11 +63,12 @@ Number = Annotated[int, Path(ge=0)]
 
 
 class Decision(BaseModel):
-    """Items, by number, and the label that they get; None removes theirs."""
+    """Items, by number, and the label or mark that they get; without both, theirs is removed."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
     items: list[int]
     label: str | None
+    mark: str | None = None
 
 
 class Confirmed(BaseModel):
@@ -76,6 +77,28 @@ class Confirmed(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
     items: list[int]
     labels: list[str]
+
+
+class Items(BaseModel):
+    """Items, by number."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    items: list[int]
+
+
+class Relabeled(BaseModel):
+    """A class, and its new name; None removes its labels."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    old: str
+    new: str | None
+
+
+class Reversed(BaseModel):
+    """The batch that the page says would be undone, or done again."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    batch: int | None = None
 
 
 def make_app(session: Session, *, token: str, port: int) -> FastAPI:
@@ -119,20 +142,30 @@ def make_app(session: Session, *, token: str, port: int) -> FastAPI:
 
     @app.post("/api/decide")
     def decide(decision: Decision) -> Response:
-        return _json(session.to_dict(session.decide(decision.items, decision.label)))
+        state = session.decide(decision.items, decision.label, mark=decision.mark)
+        return _json(session.to_dict(state))
 
     @app.post("/api/confirm")
     def confirm(confirmed: Confirmed) -> Response:
         return _json(session.to_dict(session.confirm(confirmed.items, confirmed.labels)))
 
+    @app.post("/api/relabel")
+    def relabel(relabeled: Relabeled) -> Response:
+        return _json(session.to_dict(session.relabel(relabeled.old, relabeled.new)))
+
     @app.post("/api/undo")
-    def undo() -> Response:
-        state, items = session.undo()
+    def undo(undone: Reversed) -> Response:
+        state, items = session.undo(undone.batch)
         return _json({**session.to_dict(state), "undone": items})
 
-    @app.get("/api/item/{item}")
-    def item(item: Number) -> Response:
-        return _json(session.describe(item))
+    @app.post("/api/redo")
+    def redo(redone: Reversed) -> Response:
+        state, items = session.redo(redone.batch)
+        return _json({**session.to_dict(state), "undone": items})
+
+    @app.post("/api/about")
+    def about(items: Items) -> Response:
+        return _json(session.describe(items.items))
 
     @app.get("/thumbnail/{item}")
     def thumbnail(item: Number, request: Request) -> Response:
