@@ -167,6 +167,11 @@ def make_app(session: Session, *, token: str, port: int) -> FastAPI:
     def about(items: Items) -> Response:
         return _json(session.describe(items.items))
 
+    @app.get("/api/similar/{item}")
+    def similar(item: Number) -> Response:
+        rows, cosines = session.similar(item)
+        return _json({"rows": rows.tolist(), "similarities": cosines.round(4).tolist()})
+
     @app.get("/thumbnail/{item}")
     def thumbnail(item: Number, request: Request) -> Response:
         try:
@@ -179,10 +184,10 @@ def make_app(session: Session, *, token: str, port: int) -> FastAPI:
         return Response(content, media_type="image/webp", headers=headers)
 
     @app.get("/picture/{item}")
-    def picture(item: Number) -> Response:
+    def picture(item: Number, full: Annotated[bool, Query()] = False) -> Response:
         try:
             return Response(
-                thumbnails.preview(item),
+                thumbnails.preview(item, full=full),
                 media_type="image/jpeg",
                 headers={"Cache-Control": "private, max-age=3600"},
             )

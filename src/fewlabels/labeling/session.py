@@ -53,6 +53,7 @@ from fewlabels.labeling.suggestions import LIMITS, advise, list_outliers, sugges
 PAUSE = 0.35  # seconds without a decision before the thorough answer is computed
 N_SUGGESTED = 24
 N_CANDIDATES = 6
+N_SIMILAR = 500
 PERMILLE = 1000  # confidences are sent as whole numbers
 MARKS = {PERSON: "1", IMPORT: "2", CONFIRMED: "3", NONE: "4", SKIP: "5"}  # "0" is the model's
 
@@ -108,7 +109,10 @@ class Session:
         self._lock = threading.Lock()  # one decision at a time
         self._wake, self._stop = threading.Event(), threading.Event()
         self._state = self._solve(self._read(version=0, last=None))
-        if self.vectors.method.hides_labels:  # then it costs nothing
+        if self._state.answer is None:  # so that the page has images to begin with
+            suggested = suggest(self.vectors, self._state.numbers, None, n=N_SUGGESTED)
+            self._state = replace(self._state, suggested=suggested)
+        elif self.vectors.method.hides_labels:  # then it costs nothing
             self._state = replace(self._state, estimate=self._estimate(self._state))
         self._wake.set()  # what takes longer follows in the background
         self._worker = threading.Thread(target=self._work, name="fewlabels-settle", daemon=True)
@@ -209,6 +213,15 @@ class Session:
             ]
         history = self.project.journal.history(names[0]) if len(names) == 1 else []
         return {"candidates": candidates, "history": history}
+
+    def similar(self, row: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """The rows most similar to one, itself first, and their cosines, (n,) each."""
+        self._names_of([row])
+        x = self.vectors.x.numpy()
+        cosines = x @ x[row]
+        cosines[row] = np.inf  # before its duplicates
+        order = np.argsort(-cosines, kind="stable")[:N_SIMILAR]
+        return order, np.minimum(cosines[order], 1)
 
     def _names_of(self, rows: Sequence[int]) -> list[str]:
         if outside := [row for row in rows if not 0 <= row < len(self.collection)]:

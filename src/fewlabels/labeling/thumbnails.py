@@ -40,12 +40,14 @@ class Thumbnails:
         write_file(path, content)
         return content, tag
 
-    def preview(self, row: int) -> bytes:
-        """The whole picture, larger, as JPEG."""
+    def preview(self, row: int, *, full: bool = False) -> bytes:
+        """The whole picture as JPEG, at its full size or larger than the thumbnail."""
         self._require(row)
         assert self.collection.images is not None
         with self._making:
             image = self.collection.images.read(row)
+            if full:
+                return _encode(image, "JPEG", quality=PREVIEW_QUALITY)
             image.thumbnail((PREVIEW_SIDE, PREVIEW_SIDE), Image.Resampling.BICUBIC)
             return _encode(image, "JPEG", quality=PREVIEW_QUALITY)
 

@@ -24,7 +24,10 @@ const post = (path, body) =>
 
 export const getProject = () => ask("/api/project");
 export const getState = (since) => ask(`/api/state?since=${since}`);
-export const getItem = (item) => ask(`/api/item/${item}`);
-export const decide = (items, label) => post("/api/decide", { items, label });
+export const about = (items) => post("/api/about", { items });
+export const similar = (item) => ask(`/api/similar/${item}`);
+export const decide = (items, label, mark = null) => post("/api/decide", { items, label, mark });
 export const confirm = (items, labels) => post("/api/confirm", { items, labels });
-export const undo = () => post("/api/undo", {});
+export const relabel = (old, name) => post("/api/relabel", { old, new: name });
+export const undo = (batch) => post("/api/undo", { batch });
+export const redo = (batch) => post("/api/redo", { batch });

@@ -1,0 +1,333 @@
+"""Slips of a person at the page: a double click, a key in haste, a look-alike name, a stale window."""
+
+import pytest
+from test_page import count, focused, in_database, press_digit_of, wait_saved, wait_sent
+
+from fewlabels.labeling.project import Project
+
+
+def settled(page):
+    page.wait_for_selector('#grid[aria-busy="false"]')
+
+
+def origins(folder):
+    decided, _ = in_database(folder)
+    return [each.origin for each in decided.values() if each.origin != "import"]
+
+
+def test_digits_choose_the_classes_beside_the_picture(project, serve, visit):
+    page = visit(serve(project))
+    name = focused(page)[0]
+    page.wait_for_selector("#candidates[aria-busy=false]")
+    offered = page.locator("#candidates button")
+    second = offered.nth(1)
+    assert second.locator("kbd").inner_text() == "2"
+    label = second.get_attribute("data-label")
+    page.keyboard.press("2")
+    wait_sent(page, 7)
+    wait_saved(page)
+    assert in_database(project)[0][name].label == label
+
+
+@pytest.mark.parametrize("view", ["check", "class"])
+def test_enter_acts_on_the_picture_after_a_click_on_a_view_or_a_class(project, serve, visit, view):
+    page = visit(serve(project))
+    settled(page)
+    page.click(f'[data-view="{view}"]')
+    if view == "class":
+        page.click("#classes button >> nth=1")
+    name, label, _ = focused(page)
+    assert label in page.inner_text("#confirm")
+    page.keyboard.press("Enter")
+    wait_sent(page, 7)
+    wait_saved(page)
+    assert in_database(project)[0][name].label == label
+
+
+def test_the_key_and_the_button_mean_the_class_of_the_picture_in_focus(project, serve, visit):
+    page = visit(serve(project), height=1100)
+    settled(page)
+    # A click on a picture of the second class, which is in sight below the first.
+    page.locator('.tile[aria-label*=", leek, "]:not([aria-label*="label"])').first.click()
+    label = focused(page)[1]
+    assert page.inner_text("#pinned-title") == label == "leek"
+    n = int(page.inner_text("#pinned-words").split()[1])
+    page.keyboard.press("Shift+Enter")
+    wait_sent(page, 6 + n)
+    wait_saved(page)
+    decided, _ = in_database(project)
+    assert {each.label for each in decided.values() if each.origin == "confirmed"} == {"leek"}
+
+
+def test_confirm_clicked_twice_leaves_the_next_class_alone(project, serve, visit):
+    page = visit(serve(project))
+    settled(page)
+    title = page.inner_text("#pinned-title")
+    n = len(page.locator(f'.tile[aria-label*=", {title}, "][aria-label*="sure"]').all())
+    button = page.locator("#pinned-confirm")
+    button.dblclick()
+    wait_sent(page, 6 + n)
+    button.click(delay=20)  # and once more, slowly: goes on, or asks
+    wait_saved(page)
+    decided, _ = in_database(project)
+    assert {each.label for each in decided.values() if each.origin == "confirmed"} == {title}
+    assert len(origins(project)) == n
+
+
+def test_a_key_held_down_confirms_one_picture(project, serve, visit):
+    page = visit(serve(project))
+    settled(page)
+    page.keyboard.down("Enter")
+    for _ in range(5):
+        page.keyboard.down("Enter")  # as the keyboard repeats it
+    page.keyboard.up("Enter")
+    wait_sent(page, 7)
+    wait_saved(page)
+    assert origins(project) == ["person"]
+
+
+@pytest.fixture
+def doubtful(project):
+    """The same project with one label per class: nothing can be called sure."""
+    with Project.open(project, write=True) as made:
+        made.journal.decide(
+            dict.fromkeys(f"{n}/01.png" for n in ("apple", "leek", "plum")), origin="import"
+        )
+    return project
+
+
+def test_doubtful_ones_are_not_confirmed_without_a_question(doubtful, serve, visit):
+    page = visit(serve(doubtful))
+    settled(page)
+    assert count(page, "sure") == 0
+    assert page.inner_text("#pinned-words").startswith("Confirm all")
+    page.keyboard.press("Shift+Enter")
+    assert "are doubtful" in page.inner_text("#ask-words")
+    page.keyboard.press("Enter")  # the safe answer has the focus
+    page.wait_for_selector("#ask", state="hidden")
+    assert count(page, "yours") == 3
+    page.keyboard.press("Shift+Enter")
+    page.click("#ask-yes")
+    page.wait_for_function("() => Number(document.querySelector('#n-yours').textContent) > 15")
+    wait_saved(page)
+    assert set(origins(doubtful)) == {"confirmed"}  # no evidence of the accuracy
+
+
+def test_one_confirmed_class_leaves_the_button_of_the_others(project, serve, visit):
+    page = visit(serve(project))
+    settled(page)
+    for way in range(3):
+        page.click(f"#classes button >> nth={way}")
+        assert page.is_visible("#pinned-confirm")
+        page.keyboard.press("Shift+Enter")
+        wait_saved(page)
+        settled(page)
+    assert count(page, "yours") > 40
+
+
+def test_a_look_alike_name_asks_first(project, serve, visit):
+    page = visit(serve(project))
+    for typed in ("App le", "LEEK"):
+        page.keyboard.press("l")
+        page.keyboard.type(typed)
+        assert page.locator("#palette-list li").count() == 2
+        page.keyboard.press("Enter")  # the class that exists comes first
+        page.wait_for_selector("#palette", state="hidden")
+    wait_sent(page, 8)
+    assert page.locator("#classes button").count() == 3
+    page.keyboard.press("l")
+    page.keyboard.type("leek ")
+    page.keyboard.press("Escape")
+    page.keyboard.press("l")
+    page.keyboard.type("LE-EK")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    assert "differ only by case" in page.inner_text("#ask-words")
+    page.keyboard.press("Escape")
+    wait_saved(page)
+    assert {each.label for each in in_database(project)[0].values()} == {"apple", "leek", "plum"}
+
+
+def test_a_part_of_a_name_finds_the_class_whatever_is_between(project, serve, visit):
+    with Project.open(project, write=True) as made:
+        made.journal.relabel("plum", "Arla-Natural-Yoghurt")
+    page = visit(serve(project))
+    name = focused(page)[0]
+    page.keyboard.press("l")
+    page.keyboard.type("arla nat")
+    page.keyboard.press("Enter")
+    wait_sent(page, 7)
+    wait_saved(page)
+    assert in_database(project)[0][name].label == "Arla-Natural-Yoghurt"
+
+
+def test_rename_merge_delete_undo_redo(project, serve, visit):
+    page = visit(serve(project))
+    settled(page)
+
+    def classes():
+        return page.locator("#classes .name").all_inner_texts()
+
+    page.locator("#classes button").nth(1).click(button="right")
+    page.keyboard.type("kale <b>")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#classes button[title^='kale <b>:']")
+    assert classes() == ["apple", "kale <b>", "plum"]
+    assert "kale <b>" in page.get_attribute("#undo", "title")
+    page.click("#classes button >> nth=2")
+    page.keyboard.press("r")
+    page.keyboard.type("apple")
+    assert "Merge into “apple”" in page.inner_text("#class-rename")
+    page.keyboard.press("Enter")
+    page.wait_for_function("() => document.querySelectorAll('#classes button').length === 2")
+    wait_saved(page)
+    assert in_database(project)[0]["plum/00.png"].label == "apple"
+    page.keyboard.press("u")
+    page.wait_for_function("() => document.querySelectorAll('#classes button').length === 3")
+    page.click("#redo")
+    page.wait_for_function("() => document.querySelectorAll('#classes button').length === 2")
+    page.keyboard.press("Control+z")
+    page.wait_for_function("() => document.querySelectorAll('#classes button').length === 3")
+    page.locator("#classes button").nth(2).click(button="right")
+    page.click("#class-delete")
+    page.wait_for_function("() => document.querySelectorAll('#classes button').length === 2")
+    wait_saved(page)
+    assert "plum/00.png" not in in_database(project)[0]
+
+
+def test_a_class_that_was_undone_is_not_listed(project, serve, visit):
+    page = visit(serve(project))
+    page.keyboard.press("l")
+    page.keyboard.type("kale")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#classes button[title^='kale']")
+    page.wait_for_selector("#undo:enabled")
+    assert page.get_attribute("#undo", "title") == "Undo: kale (u)"
+    page.keyboard.press("u")
+    wait_sent(page, 6)
+    page.wait_for_selector("#undo:disabled")  # imported labels are not undone
+    assert page.locator("#classes button").count() == 3
+
+
+def test_a_right_click_offers_classes_and_decides_nothing(project, serve, visit):
+    page = visit(serve(project))
+    tile = page.locator(".tile").nth(3)
+    name = tile.get_attribute("aria-label").split(", ")[0]
+    tile.click(button="right")
+    assert page.is_visible("#palette")
+    assert focused(page)[0] == name
+    page.keyboard.press("Escape")
+    assert count(page, "yours") == 6
+
+
+def test_none_of_these_and_skip(project, serve, visit):
+    page = visit(serve(project))
+    settled(page)
+    first = focused(page)[0]
+    page.keyboard.press("n")
+    wait_sent(page, 7)
+    second = focused(page)[0]
+    page.keyboard.press("s")
+    page.wait_for_function("() => document.querySelector('#undo').title === 'Undo: skipped (u)'")
+    assert focused(page)[0] not in (first, second)
+    page.click('[data-view="yours"]')
+    assert page.locator(f'.tile[aria-label="{first}, none of these, your decision"]').count() == 1
+    assert page.locator(f'.tile[aria-label^="{second}, "][aria-label$="skipped"]').count() == 1
+    wait_saved(page)
+    with Project.open(project) as made:
+        assert made.journal.marks == {first: "none", second: "skip"}
+
+
+def test_the_focus_stays_in_its_class_when_the_answer_moves_the_picture(project, serve, visit):
+    page = visit(serve(project))
+    settled(page)
+    title = page.inner_text("#pinned-title")
+    press_digit_of(page, "plum")  # the model changes its mind about some apples
+    for _ in range(4):
+        settled(page)
+        assert page.inner_text("#pinned-title") == title
+        assert focused(page)[1] == title
+        press_digit_of(page, "plum")
+
+
+def test_two_windows_see_each_other(project, serve, visit):
+    address = serve(project)
+    one, other = visit(address), visit(address)
+    one.keyboard.press("Enter")
+    wait_sent(one, 7)
+    wait_sent(other, 7)  # without doing anything there
+
+
+def test_undo_in_a_window_that_has_not_seen_the_last_decision(project, serve, visit):
+    address = serve(project)
+    one = visit(address)
+    one.keyboard.press("Enter")
+    one.wait_for_selector("#undo:enabled")
+    stale = visit(address)
+    stale.wait_for_selector("#undo:enabled")
+    stale.context.route("**/api/state**", lambda route: route.abort())
+    settled(one)
+    one.keyboard.press("Enter")
+    wait_sent(one, 8)
+    wait_saved(one)
+    stale.keyboard.press("u")
+    stale.wait_for_function(
+        "() => document.querySelector('#toast').textContent.includes('another window')"
+    )
+    assert len(origins(project)) == 2
+    stale.complaints.clear()
+
+
+def test_the_large_picture_answers_to_the_same_keys(project, serve, visit):
+    page = visit(serve(project))
+    settled(page)
+    page.locator(".tile").nth(2).dblclick()
+    page.wait_for_function("() => document.querySelector('#picture').naturalWidth > 0")
+    box = page.locator("#picture").bounding_box()
+    assert box["width"] > 500  # of 24 pixels
+    assert box["height"] > 500
+    name = page.inner_text("#item-name")
+    page.keyboard.press("ArrowRight")
+    assert page.inner_text("#item-name") != name
+    page.wait_for_selector("#examples img")
+    assert page.locator("#examples figure").count() == 2
+    name = page.inner_text("#item-name")
+    page.keyboard.press("Enter")
+    wait_sent(page, 7)
+    assert page.inner_text("#item-name") != name
+    page.keyboard.press("z")
+    page.wait_for_selector("#picture-button.zoomed")
+    press_digit_of(page, "plum")
+    wait_sent(page, 8)
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#grid >> visible=true")
+    assert not page.evaluate("document.body.classList.contains('large')")
+
+
+def test_a_missing_file_is_said_and_not_confirmed(project, serve, visit):
+    address = serve(project)
+    (project.parent / "photos" / "apple" / "05.png").unlink()
+    page = visit(address)
+    page.wait_for_selector('.tile[aria-label^="apple/05.png"][aria-label$="file is missing"]')
+    settled(page)
+    page.keyboard.press("Shift+Enter")
+    page.wait_for_function("() => Number(document.querySelector('#n-yours').textContent) > 10")
+    wait_saved(page)
+    assert "apple/05.png" not in in_database(project)[0]
+
+
+def test_letters_can_be_switched_off(project, serve, visit):
+    page = visit(serve(project))
+    page.keyboard.press("?")
+    page.uncheck("#letters")
+    page.keyboard.press("Escape")
+    page.keyboard.press("n")
+    page.keyboard.press("l")
+    assert not page.is_visible("#palette")
+    page.reload()
+    page.wait_for_selector(".tile")
+    page.keyboard.press("s")
+    page.keyboard.press("Enter")
+    wait_sent(page, 7)
+    wait_saved(page)
+    assert origins(project) == ["person"]
