@@ -60,6 +60,7 @@ def test_correct_five_by_keyboard_undo_reload_download(project, serve, visit):
     assert "token" not in page.url
     corrected = {}
     for n, name in enumerate(("leek", "plum", "leek", "apple", "plum"), start=7):
+        page.wait_for_selector('#grid[aria-busy="false"]')
         corrected[focused(page)[0]] = name
         press_digit_of(page, name)
         wait_sent(page, n)
@@ -95,6 +96,7 @@ def test_nothing_is_lost_when_the_server_is_killed(project, serve_apart, serve, 
     page = visit(server.address)
     corrected = {}
     for name in ("leek", "plum", "leek"):
+        page.wait_for_selector('#grid[aria-busy="false"]')
         path = focused(page)[0]
         with page.expect_response("**/api/decide"):
             press_digit_of(page, name)

@@ -74,7 +74,7 @@ export async function confirmSection(section, all = false) {
   const doubtful = chosen.length - sure.length;
   if (doubtful) {
     const wrong = Math.round(chosen.reduce((sum, item) => sum + (1 - page.state.confidence[item] / 1000), 0));
-    const words = `${number(doubtful)} of these ${number(chosen.length)} images are doubtful` + (wrong ? `; about ${number(wrong)} labels may be wrong.` : ".");
+    const words = `${number(doubtful)} of these ${number(chosen.length)} images are doubtful, or may be none of the classes` + (wrong ? `; about ${number(wrong)} labels may be wrong.` : ".");
     if (!(await ask(`Confirm all ${number(chosen.length)} as “${section.title}”?`, words, { yes: `Confirm all ${number(chosen.length)}`, no: "Look at them first" }))) return;
   }
   const done = new Set(chosen);
