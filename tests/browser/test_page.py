@@ -310,6 +310,18 @@ def test_on_a_phone(project, serve, visit):
     assert box["height"] > 250  # the pictures keep most of the screen
 
 
+def test_two_rows_of_pictures_at_200_percent_and_on_a_phone_on_its_side(project, serve, visit):
+    address = serve(project)
+    for width, height in ((720, 450), (640, 360), (844, 390), (480, 300), (360, 225)):
+        page = visit(address, width=width, height=height)
+        grid, tile = (page.locator(each).bounding_box() for each in ("#grid", ".tile.focus"))
+        assert grid["height"] > 2 * tile["height"], (width, height)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        for button in ("#confirm", "#undo", "#pinned-confirm"):
+            page.locator(button).scroll_into_view_if_needed()
+            assert page.is_visible(button)
+
+
 def test_light_and_dark(project, serve, visit):
     address = serve(project)
     for scheme in ("light", "dark"):

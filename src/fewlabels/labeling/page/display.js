@@ -16,7 +16,7 @@ const N_EXAMPLES = 4; // labelled images of a likely class
 const N_KNOWN = 500; // images whose candidates are kept
 const WIDE = matchMedia("(min-width: 1001px)"); // where the selected picture is shown large
 
-let size = matchMedia("(max-width: 640px)").matches ? 1 : 2;
+let size = matchMedia("(max-width: 640px), (max-height: 560px)").matches ? 1 : 2;
 let above = null; // the section at the top of the screen
 let current = null; // the section that the bar and Shift+Enter are about
 let asking;
