@@ -338,3 +338,11 @@ def test_letters_can_be_switched_off(project, serve, visit):
     wait_sent(page, 7)
     wait_saved(page)
     assert origins(project) == ["person"]
+
+
+def test_whole_pictures_instead_of_squares(project, serve, visit):
+    page = visit(serve(project))
+    fit = "getComputedStyle(document.querySelector('.tile img')).objectFit"
+    assert page.evaluate(fit) == "cover"
+    page.keyboard.press("f")
+    assert page.evaluate(fit) == "contain"

@@ -221,6 +221,20 @@ def test_thumbnails_are_small_kept_and_tagged(client, folder):
     assert Image.open(io.BytesIO(client.get("/picture/3").content)).format == "JPEG"
 
 
+def test_a_wide_picture_is_whole_and_a_very_wide_one_is_cut(client, photos):
+    for name, size, expected in (
+        ("apple-0.png", (90, 60), (336, 224)),
+        ("apple-1.png", (1000, 100), (672, 224)),
+    ):
+        Image.new("RGB", size, "red").save(photos / name)
+        found = client.get(f"/thumbnail/{name[6]}").content
+        assert Image.open(io.BytesIO(found)).size == expected
+    assert Image.open(io.BytesIO(client.get("/picture/0").content)).size == (90, 60)
+    Image.new("RGB", (2000, 30), "red").save(photos / "apple-2.png")
+    assert Image.open(io.BytesIO(client.get("/picture/2").content)).width == 1280
+    assert Image.open(io.BytesIO(client.get("/picture/2?full=true").content)).width == 2000
+
+
 def test_decide_confirm_undo_and_the_csv(client):
     state = client.post(
         "/api/decide", json={"items": [2, 3], "label": "Äpfel"}, headers=HEADERS

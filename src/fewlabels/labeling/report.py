@@ -19,7 +19,7 @@ from fewlabels.io.files import write_file
 from fewlabels.labeling.collection import Collection
 from fewlabels.labeling.journal import MODEL
 from fewlabels.labeling.outcome import Outcome, Score, describe_outliers
-from fewlabels.labeling.thumbnails import make_thumbnail
+from fewlabels.labeling.thumbnails import make_square
 
 TEMPLATE = resources.files("fewlabels.labeling") / "report.html"
 PART = re.compile(r"\{\{(\w+)\}\}")  # replaced in one pass: a class may be called {{map}}
@@ -225,7 +225,7 @@ def _picture(collection: Collection, row: int) -> str:
     if collection.images is None:
         return ""
     try:
-        content = make_thumbnail(collection.images.read(row), side=SIDE)
+        content = make_square(collection.images.read(row), side=SIDE)
     except FewLabelsError:
         return ""
     return "data:image/webp;base64," + base64.b64encode(content).decode()
