@@ -32,7 +32,15 @@ def serve_command(
             show_default=False,
         ),
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 picks a free one.")] = 0,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65535,
+            help="Port; 0 picks a free one. [the one of the last time]",
+            show_default=False,
+        ),
+    ] = None,
     open_browser: Annotated[
         bool, typer.Option("--open", help="Open the page in the browser.")
     ] = False,

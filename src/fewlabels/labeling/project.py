@@ -29,7 +29,7 @@ DATABASE, FEATURES, THUMBNAILS, LOCK = (
     "thumbnails",
     "lock",
 )
-ROOT, BACKBONE, TITLE = "root", "backbone", "title"  # keys of `Journal.about`
+ROOT, BACKBONE, TITLE, TOKEN, PORT = "root", "backbone", "title", "token", "port"  # in `about`
 UNREAD = "unread "  # before the stamp of an image that could not be read
 
 

@@ -3,7 +3,8 @@
 Who may ask:
 
 host       the request must name this server's own address; another name for 127.0.0.1 is refused
-token      in the URL of the first visit, then in a cookie to read, and in a header to change
+token      in the URL of the first visit, then in a cookie to read, and in a header to change; the
+           project keeps it, so that an open page goes on after a restart
 bodies     JSON of at most a megabyte: nothing can be uploaded
 headers    no other page may embed, script or read anything of this one
 """
@@ -24,12 +25,13 @@ import uvicorn
 from fastapi import FastAPI, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import PlainTextResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fewlabels.errors import FewLabelsError, InputError
 from fewlabels.labeling.outputs import to_csv
-from fewlabels.labeling.project import THUMBNAILS
+from fewlabels.labeling.project import PORT, THUMBNAILS, TOKEN
 from fewlabels.labeling.session import Session
 from fewlabels.labeling.thumbnails import Thumbnails
 
@@ -104,6 +106,7 @@ class Reversed(BaseModel):
 def make_app(session: Session, *, token: str, port: int) -> FastAPI:
     """The application; each request runs in a thread, so that none waits for a picture."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    app.add_middleware(GZipMiddleware, minimum_size=4096, compresslevel=1)  # the quickest
     app.add_middleware(Guard, token=token, port=port)
     thumbnails = Thumbnails(session.collection, session.project.folder / THUMBNAILS)
 
@@ -292,19 +295,29 @@ def bind(port: int) -> socket.socket:
     return listener
 
 
-def serve(session: Session, *, port: int, on_ready: Callable[[str], None]) -> None:
+def bind_again(port: int) -> socket.socket:
+    """A socket on the port of the last time, or on any free one if that is taken."""
+    try:
+        return bind(port)
+    except InputError:
+        return bind(0)
+
+
+def serve(session: Session, *, port: int | None = None, on_ready: Callable[[str], None]) -> None:
     """Serve until interrupted.
 
     Args:
         session: What to serve.
-        port: Where; 0 takes a free one.
+        port: Where; 0 takes a free one, None the one of the last time if it is free.
         on_ready: Gets the URL with the token, once the server listens.
     """
     # The matrices of a click are small: threads would cost more than they save.
     torch.set_num_threads(1)
-    listener = bind(port)
-    token = secrets.token_urlsafe(24)
-    port = listener.getsockname()[1]
+    journal = session.project.journal
+    kept = journal.about
+    listener = bind_again(int(kept.get(PORT, 0))) if port is None else bind(port)
+    token, port = kept.get(TOKEN) or secrets.token_urlsafe(24), listener.getsockname()[1]
+    journal.describe({TOKEN: token, PORT: str(port)})
     app = make_app(session, token=token, port=port)
     server = uvicorn.Server(
         uvicorn.Config(

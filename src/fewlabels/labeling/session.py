@@ -11,6 +11,7 @@ The page names items by row number, everything else names them by name.
 
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -108,7 +109,8 @@ class Session:
         self.vectors = prepare(self.collection.features, method=method, settings=settings)
         self._lock = threading.Lock()  # one decision at a time
         self._wake, self._stop = threading.Event(), threading.Event()
-        self._state = self._solve(self._read(version=0, last=None))
+        # Versions of an earlier server, which an open page may still have, are others.
+        self._state = self._solve(self._read(version=time.time_ns() // 1000, last=None))
         if self._state.answer is None:  # so that the page has images to begin with
             suggested = suggest(self.vectors, self._state.numbers, None, n=N_SUGGESTED)
             self._state = replace(self._state, suggested=suggested)

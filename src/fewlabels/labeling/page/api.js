@@ -10,10 +10,10 @@ async function ask(path, options = {}) {
   try {
     answer = await fetch(path, { cache: "no-store", ...options });
   } catch {
-    throw new Unreachable("The server does not answer. Your earlier decisions are saved. Start the server again and open the link that it prints.");
+    throw new Unreachable("The server does not answer. Start it again: this page then goes on.");
   }
   if (answer.status === 204) return null;
-  if (answer.status === 403 || answer.status === 421) throw new Unreachable("The server was restarted: open the link that it printed.");
+  if (answer.status === 403 || answer.status === 421) throw new Unreachable("This is another server than before: open the link that it printed.");
   const content = await answer.json().catch(() => ({}));
   if (!answer.ok) throw new Refused(content.error || `The server refused (${answer.status}).`);
   return content;

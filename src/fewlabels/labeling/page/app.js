@@ -336,6 +336,7 @@ $("class-delete").addEventListener("click", () => {
 });
 $("class-cancel").addEventListener("click", () => $("class-dialog").close());
 for (const answer of ["yes", "no"]) $(`ask-${answer}`).addEventListener("click", () => $("ask").close(answer));
+$("ask").addEventListener("keydown", (event) => event.key === "y" && !event.repeat && $("ask").close("yes"));
 $("letters").checked = lettersOn();
 $("letters").addEventListener("change", (event) => localStorage.setItem(LETTERS, event.target.checked ? "on" : "off"));
 new ResizeObserver(() => page.layout && relayout()).observe($("grid"));

@@ -11,6 +11,7 @@ const WATCH = 3000; // and for decisions in other windows
 let queue = Promise.resolve();
 let pending = 0;
 let polling;
+const unsent = []; // decisions that did not arrive: sent again when the server answers
 let received; // the last answer, without decisions that were shown but not yet sent
 
 // The next item to look at after some were decided: the first after them that is still open, in the old order.
@@ -74,7 +75,7 @@ export async function confirmSection(section, all = false) {
   const doubtful = chosen.length - sure.length;
   if (doubtful) {
     const wrong = Math.round(chosen.reduce((sum, item) => sum + (1 - page.state.confidence[item] / 1000), 0));
-    const words = `${number(doubtful)} of these ${number(chosen.length)} images are doubtful, or may be none of the classes` + (wrong ? `; about ${number(wrong)} labels may be wrong.` : ".");
+    const words = `${number(doubtful)} of these ${number(chosen.length)} images ${doubtful === 1 ? "is" : "are"} doubtful, or may be none of the classes` + (wrong ? `; about ${number(wrong)} of the labels may be wrong.` : ".");
     if (!(await ask(`Confirm all ${number(chosen.length)} as “${section.title}”?`, words, { yes: `Confirm all ${number(chosen.length)}`, no: "Look at them first" }))) return;
   }
   const done = new Set(chosen);
@@ -126,7 +127,7 @@ function submit(send, then) {
   pending++;
   $("grid").setAttribute("aria-busy", "true"); // labels may still change
   queue = queue.then(async () => {
-    const answer = await attempt(send);
+    const answer = await attempt(send, then);
     pending--;
     if (!answer) return;
     received = answer;
@@ -136,14 +137,17 @@ function submit(send, then) {
 }
 
 // The answer; nothing if it was refused or did not arrive: the page then shows the last answer again.
-async function attempt(send) {
+async function attempt(send, then) {
   try {
     const answer = await send();
     trouble("");
     return answer;
   } catch (error) {
     if (error instanceof api.Refused) toast(error.message);
-    else trouble(error.message);
+    else {
+      unsent.push([send, then]);
+      trouble(error.message);
+    }
     setState(received);
     relayout();
     watch();
@@ -177,6 +181,7 @@ async function poll() {
   try {
     const answer = await api.getState(page.state.version);
     trouble("");
+    if (unsent.length) return sendAgain();
     if (answer && !pending) return receive({ ...answer, changed: [] });
   } catch (error) {
     trouble(error.message);
@@ -184,7 +189,14 @@ async function poll() {
   watch();
 }
 
+async function sendAgain() {
+  const { key } = await api.getProject();
+  if (key !== page.project.key) return location.reload(); // other images: numbers mean others now
+  for (const [send, then] of unsent.splice(0)) submit(send, then);
+}
+
 export function trouble(words) {
-  $("trouble").textContent = words;
+  const waiting = unsent.length ? ` ${number(unsent.length)} ${unsent.length === 1 ? "decision is" : "decisions are"} not saved yet and will be sent then.` : " All your decisions are saved.";
+  $("trouble").textContent = words && words + waiting;
   $("trouble").hidden = !words;
 }

@@ -148,7 +148,7 @@ export function ask(title, words, { yes, no = "Cancel" }) {
   const dialog = $("ask");
   $("ask-title").textContent = title;
   $("ask-words").textContent = words;
-  $("ask-yes").textContent = yes;
+  $("ask-yes-words").textContent = yes;
   $("ask-no").textContent = no;
   dialog.returnValue = "";
   dialog.showModal();
