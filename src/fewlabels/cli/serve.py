@@ -1,5 +1,6 @@
 """`fewlabels serve`: a local web page to finish the labelling of a project."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -7,20 +8,24 @@ import typer
 
 from fewlabels.cli import options
 from fewlabels.cli.console import say
-from fewlabels.cli.label import Backbone, BatchSize, Method, NumWorkers, resumable
+from fewlabels.cli.label import Backbone, BatchSize, Method, NumWorkers, require_path, resumable
 
 
 def serve_command(
     project: Annotated[
         Path,
         typer.Argument(
-            help="Folder of the project; it is begun with --photos.", show_default=False
+            help="Folder of images, file of features, or project. "
+            "The project of PHOTOS is the folder PHOTOS.fewlabels beside it.",
+            metavar="PHOTOS",
+            show_default=False,
         ),
     ],
     photos: Annotated[
         Path | None,
         typer.Option(
-            help="Begin the project with this folder of images or file of features.",
+            help="Begin a project of another name with this folder of images or file of features; "
+            "or tell a project where its images were moved.",
             show_default=False,
         ),
     ] = None,
@@ -42,8 +47,13 @@ def serve_command(
         ),
     ] = None,
     open_browser: Annotated[
-        bool, typer.Option("--open", help="Open the page in the browser.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--open/--no-open",
+            help="Open the page in the browser. [if run in a terminal]",
+            show_default=False,
+        ),
+    ] = None,
     method: Method = None,
     settings: options.Set = None,
     backbone: Backbone = None,
@@ -53,10 +63,12 @@ def serve_command(
 ) -> None:
     """Finish the labelling on a local web page: confirm, correct, undo, download.
 
-    fewlabels serve groceries.fewlabels --photos photos --labels few.csv
+    fewlabels serve photos --labels few.csv
 
-    fewlabels serve groceries.fewlabels
+    fewlabels serve groceries.fewlabels --photos photos
     """
+    if photos is None:
+        require_path(project)
     from fewlabels.features.store import FeatureStore
     from fewlabels.labeling.answer import DEFAULT_METHOD
     from fewlabels.labeling.collection import Extraction
@@ -80,7 +92,7 @@ def serve_command(
             "Open this address in a browser on this machine. "
             "Ctrl-C stops the server; every decision is kept."
         )
-        if open_browser:
+        if sys.stdout.isatty() if open_browser is None else open_browser:
             typer.launch(address)
 
     try:

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from fewlabels.errors import InputError
 from fewlabels.features import read_features
+from fewlabels.io.words import count
 from fewlabels.labeling.accuracy import Estimate, estimate_accuracy
 from fewlabels.labeling.answer import (
     DEFAULT_METHOD,
@@ -429,7 +430,7 @@ def open_session(
     """A session of a project, which is begun if it does not exist yet.
 
     Args:
-        folder: Of the project.
+        folder: Of the project. For photos, the project is the folder NAME.fewlabels beside them.
         photos: What a new project is of: a folder of images or a file of features.
         labels: To import: a CSV file, or for a new project a folder with one sub-folder per class.
         extraction: How images become features.
@@ -439,11 +440,16 @@ def open_session(
     """
     check_method(method, settings)
     collection, remarks = None, []
+    if photos is None and not is_project(folder) and _is_photos(folder):
+        folder, photos = project_beside(folder), folder
     if is_project(folder):
         identify(folder).check_backbone(extraction.backbone)
         project = Project.open(folder, write=True)
     elif photos is None:
-        raise InputError(f"{folder} is not a labelling project yet. Begin it with photos=FOLDER.")
+        raise InputError(
+            f"{folder} is not a labelling project yet, and no folder of photos. "
+            "Check the path for typos, or begin the project with photos=FOLDER."
+        )
     else:
         named = identify(photos)
         check_place(folder, named.root)
@@ -453,7 +459,7 @@ def open_session(
     try:
         if collection is None:
             collection, remarks = _update(project, photos, labels, extraction)
-        for remark in remarks:
+        for remark in [*remarks, f"Labelling {count(len(collection), 'image')} ..."]:
             on_remark(remark)
         return Session(project, collection, method=method, settings=settings)
     except BaseException:
@@ -461,10 +467,24 @@ def open_session(
         raise
 
 
+def project_beside(photos: Path) -> Path:
+    """Where the project of a folder of photos, or of a file of features, is kept by default."""
+    photos = photos.resolve()
+    return photos.with_name(f"{photos.name if photos.is_dir() else photos.stem}.fewlabels")
+
+
+def _is_photos(path: Path) -> bool:
+    """Whether something to label may be there: a file, or a folder that is not empty."""
+    return path.is_file() or (path.is_dir() and any(path.iterdir()))
+
+
 def _update(
     project: Project, photos: Path | None, labels: Path | None, extraction: Extraction
 ) -> tuple[Collection, list[str]]:
     """The items of a project after new images and labels were added, and remarks."""
+    moved = photos is not None and project.root is not None and not project.root.is_dir()
+    if photos is not None and moved and photos.is_dir():
+        project.move_photos(photos)
     if photos is not None and not _is_of(project, photos):
         raise InputError(
             f"photos must be left out for {project.folder}, which is a project of "
