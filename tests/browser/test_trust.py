@@ -346,3 +346,70 @@ def test_whole_pictures_instead_of_squares(project, serve, visit):
     assert page.evaluate(fit) == "cover"
     page.keyboard.press("f")
     assert page.evaluate(fit) == "contain"
+
+
+def test_images_of_no_class_are_named_together_in_three_keys(project, serve, visit):
+    with Project.open(project, write=True) as made:
+        made.journal.decide({"plum/00.png": None, "plum/01.png": None}, origin="import")
+    page = visit(serve(project))
+    page.click("#outliers")
+    assert "Name a new class" in page.inner_text("#confirm")
+    page.keyboard.press("a")
+    page.wait_for_selector('.tile[aria-selected="true"]')
+    n = page.locator('.tile[aria-selected="true"]').count()
+    assert n > 5
+    page.keyboard.press("Enter")
+    page.keyboard.type("plum")
+    page.keyboard.press("Enter")
+    wait_sent(page, 4 + n)
+    wait_saved(page)
+    decided, _ = in_database(project)
+    named = [path for path, each in decided.items() if each.origin == "person" and each.label]
+    assert all(path.startswith("plum/") for path in named)
+
+
+def test_more_like_this(project, serve, visit):
+    page = visit(serve(project))
+    page.locator('.tile[aria-label^="leek/"]').first.click()
+    name = focused(page)[0]
+    page.keyboard.press("m")
+    page.wait_for_function(
+        "() => document.querySelector('#pinned-title').textContent.startsWith('Like')"
+    )
+    assert focused(page)[0] == name  # itself first
+    order = page.locator(".tile").evaluate_all(
+        "tiles => tiles.sort((a, b) => a.ariaPosInSet - b.ariaPosInSet).map((tile) => tile.ariaLabel)"
+    )
+    assert sum(each.startswith("leek/") for each in order[:10]) > 7
+    page.keyboard.press("Escape")
+    assert page.get_attribute('[data-view="class"]', "aria-selected") == "true"
+
+
+def test_tabs_move_by_arrows(project, serve, visit):
+    page = visit(serve(project))
+    page.focus('[data-view="class"]')
+    page.keyboard.press("ArrowRight")
+    assert page.get_attribute('[data-view="check"]', "aria-selected") == "true"
+    assert page.evaluate("document.activeElement.dataset.view") == "check"
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowLeft")
+    assert page.get_attribute('[data-view="yours"]', "aria-selected") == "true"
+
+
+def test_an_empty_list_says_how_many_may_be_wrong(project, serve, visit):
+    page = visit(serve(project))
+    settled(page)
+    page.click('[data-view="check"]')
+    for _ in range(60):
+        if page.is_visible("#empty"):
+            break
+        settled(page)
+        page.keyboard.press("Control+a")
+        page.keyboard.press("s")  # skipped ones are asked for no more
+        page.wait_for_timeout(50)
+    said = page.inner_text("#empty")
+    assert (
+        said.startswith("Nothing is doubtful. But about")
+        or "You may" in said
+        or "100" in page.inner_text("#estimate")
+    )

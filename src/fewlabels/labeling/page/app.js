@@ -141,12 +141,11 @@ function confirmOrName() {
   confirm(items);
 }
 
-// What the button in the bar says.
-function confirmCurrent() {
+// What the button in the bar says. After a question was answered, nothing can happen by a double click: go on.
+async function confirmCurrent(all = false) {
   const section = currentSection();
   if (section?.way === undefined) return;
-  if (section.open.length) confirmSection(section);
-  else nextOpen();
+  if (!section.open.length || (await confirmSection(section, all))) nextOpen();
 }
 
 function pickDigit(digit) {
@@ -307,8 +306,8 @@ onClick("skip", once(() => setMark("skip")));
 onClick("like", once(moreLikeThis));
 onClick("alike", once(selectAlike));
 onClick("remove", once(removeLabels));
-onClick("pinned-confirm", once(confirmCurrent));
-onClick("pinned-all", once(() => confirmSection(currentSection(), true)));
+onClick("pinned-confirm", once(() => confirmCurrent()));
+onClick("pinned-all", once(() => confirmCurrent(true)));
 onClick("rename", () => openClass(currentSection()?.title));
 onClick("start", () => setView("check"));
 onClick("outliers", () => setView("outliers"));

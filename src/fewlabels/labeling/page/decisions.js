@@ -68,7 +68,7 @@ export function confirm(items, next) {
   }, next);
 }
 
-// Confirm what is sure in a section; what is not, after a question. The view stays where it is.
+// Confirm what is sure in a section; what is not, after a question. The view stays where it is; true if all of the section is confirmed after a question.
 export async function confirmSection(section, all = false) {
   const { sure, open } = section;
   const chosen = all || !sure.length ? open : sure;
@@ -76,11 +76,12 @@ export async function confirmSection(section, all = false) {
   if (doubtful) {
     const wrong = Math.round(chosen.reduce((sum, item) => sum + (1 - page.state.confidence[item] / 1000), 0));
     const words = `${number(doubtful)} of these ${number(chosen.length)} images ${doubtful === 1 ? "is" : "are"} doubtful, or may be none of the classes` + (wrong ? `; about ${number(wrong)} of the labels may be wrong.` : ".");
-    if (!(await ask(`Confirm all ${number(chosen.length)} as “${section.title}”?`, words, { yes: `Confirm all ${number(chosen.length)}`, no: "Look at them first" }))) return;
+    if (!(await ask(`Confirm all ${number(chosen.length)} as “${section.title}”?`, words, { yes: `Confirm all ${number(chosen.length)}`, no: "Look at them first" }))) return false;
   }
   const done = new Set(chosen);
   const left = section.open.find((item) => !done.has(item));
   confirm(chosen, left ?? section.items[0]);
+  return doubtful > 0;
 }
 
 export function removeLabels() {

@@ -41,13 +41,13 @@ function describe(item) {
   return {
     name: project.names[item],
     picture: picture(item),
-    label,
+    label: label && beginning() && !who ? `${label}?` : label,
     color: state.labels[item] < 0 ? "var(--line)" : color(state.labels[item]),
     words: [project.names[item], label || "no label", words, page.missing.has(item) && "file is missing"].filter(Boolean).join(", "),
     note: !who && strange && label ? `Probably none of your classes (${percent(strange)}); closest: ${label}` : [label || "no label", words].filter(Boolean).join(", "),
     mine: { 1: "mine", 2: "mine given", 3: "mine given", 4: "mine", 5: "mine skipped" }[mark(item)],
     sign: { 4: "∅", 5: "?" }[mark(item)] ?? "✓",
-    doubt: strange && !who ? `∅ ${percent(strange)}` : doubtful(item) ? percent(state.confidence[item]) : "",
+    doubt: strange && !who ? `∅ ${percent(strange)}` : doubtful(item) && !beginning() ? percent(state.confidence[item]) : "",
     selected: page.selected.has(item),
     focused: item === page.focused,
     changed: page.changed.has(item),
@@ -189,8 +189,8 @@ export function inspect() {
   asking = setTimeout(() => askAbout(items), known.has(key(items)) ? DETAILS : DETAILS / 3);
 }
 
-// Whether Enter asks for a name: nothing to confirm, or images that are probably of no class.
-export const namesNew = () => page.view === "outliers" || !acting().some((item) => page.state.labels[item] >= 0);
+// Whether Enter asks for a name: nothing to confirm, or images that are probably of a class without a name.
+export const namesNew = () => ["begin", "outliers"].includes(page.view) || !acting().some((item) => page.state.labels[item] >= 0);
 
 function showOffer(items) {
   showCandidates(candidates());
