@@ -129,7 +129,7 @@ export function showCandidates(candidates) {
     bar.style.width = `${100 * probability}%`;
     dot.style.background = color(page.state.classes.indexOf(label));
     name.textContent = label;
-    words.textContent = probability >= 0.005 ? percent(1000 * probability) : "";
+    words.textContent = probability >= 0.01 ? percent(1000 * probability) : "";
   });
 }
 
@@ -209,7 +209,7 @@ export class Palette {
         row.setAttribute("role", "option");
         const probability = this.probabilities.get(name);
         row.append(swatch(fresh ? this.classes.length : this.classes.indexOf(name)), element("span", "", fresh ? `New class “${name}”` : name));
-        if (probability >= 0.005) row.append(element("span", "probability", percent(1000 * probability)));
+        if (probability >= 0.01) row.append(element("span", "probability", percent(1000 * probability)));
         row.addEventListener("click", () => this.pick(i));
         return row;
       }),
