@@ -414,3 +414,31 @@ def test_an_empty_list_says_how_many_may_be_wrong(project, serve, visit):
     said = page.inner_text("#empty")
     assert said.startswith("Nothing is doubtful.")
     assert (f"about {wrong} % of the" in said) == (wrong > 0)
+
+
+def test_a_rectangle_selects_and_a_drag_onto_a_class_labels(project, serve, visit):
+    page = visit(serve(project))
+    settled(page)
+    tiles = page.locator(".tile")
+    first, last = (tiles.nth(i).bounding_box() for i in (1, 3))
+    page.mouse.move(first["x"] + 20, first["y"] + 20)
+    page.mouse.down()
+    page.mouse.move(last["x"] + 20, last["y"] + 40, steps=5)
+    page.mouse.up()
+    chosen = page.locator('.tile[aria-selected="true"]')
+    names = [
+        each.split(", ")[0] for each in chosen.evaluate_all("all => all.map((t) => t.ariaLabel)")
+    ]
+    assert len(names) == 3
+    onto = page.locator("#classes button", has_text="plum").bounding_box()
+    page.mouse.move(first["x"] + 30, first["y"] + 30)
+    page.mouse.down()
+    page.mouse.move(onto["x"] + 30, onto["y"] + 10, steps=5)
+    page.mouse.up()
+    wait_sent(page, 9)
+    assert page.inner_text("#pinned-title") == "apple"  # the drag was no click on the class
+    wait_saved(page)
+    decided, _ = in_database(project)
+    assert {decided[name].label for name in names} == {"plum"}
+    tiles.first.click()  # and the next click is one
+    assert page.locator('.tile[aria-selected="true"]').count() == 0

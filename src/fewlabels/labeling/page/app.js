@@ -1,6 +1,7 @@
 // The labelling page: moving around, keys, clicks, and the start.
 
 import * as api from "./api.js";
+import "./drag.js";
 import { confirm, confirmSection, labelAs, redo, relabel, removeLabels, setMark, setState, trouble, undo, watch } from "./decisions.js";
 import { candidates, currentSection, focus, grid, inspect, isLarge, namesNew, relayout, resize } from "./display.js";
 import { $, Palette, isMeant, toast } from "./panels.js";
