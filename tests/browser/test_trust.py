@@ -442,3 +442,12 @@ def test_a_rectangle_selects_and_a_drag_onto_a_class_labels(project, serve, visi
     assert {decided[name].label for name in names} == {"plum"}
     tiles.first.click()  # and the next click is one
     assert page.locator('.tile[aria-selected="true"]').count() == 0
+
+
+def test_other_formats_are_downloaded_from_a_menu(project, serve, visit):
+    page = visit(serve(project))
+    page.click("#exports summary")
+    with page.expect_download() as found:
+        page.click("text=Label Studio")
+    assert found.value.suggested_filename == "labels.json"
+    page.wait_for_function("() => !document.querySelector('#exports').open")

@@ -11,6 +11,7 @@ import httpx
 import pytest
 import uvicorn
 from PIL import Image
+from pyarrow import parquet
 
 from fewlabels.data import read_images
 from fewlabels.errors import InputError
@@ -267,3 +268,25 @@ def test_a_port_that_is_taken():
         listener.listen()
         with pytest.raises(InputError, match="cannot be used"):
             bind(listener.getsockname()[1])
+
+
+def test_other_formats(client):
+    state = client.post("/api/decide", json={"items": [2], "label": "Äpfel"}, headers=HEADERS)
+    assert state.status_code == 200
+    rows = list(csv.DictReader(io.StringIO(client.get("/labels.csv").text)))
+    tasks = json.loads(client.get("/labels.json").content)
+    assert [task["predictions"][0]["result"][0]["value"]["choices"][0] for task in tasks] == [
+        row["label"] for row in rows
+    ]
+    table = parquet.read_table(io.BytesIO(client.get("/labels.parquet").content))
+    assert table["label"].to_pylist() == [row["label"] for row in rows]
+    assert client.get("/labels.exe").status_code == 404
+    assert client.get("/api/project").json()["exports"] == ["csv", "json", "parquet"]
+
+
+def test_answers_are_compressed_for_who_can_read_that(client):
+    plain = client.get("/page/app.js", headers={"Accept-Encoding": "identity"})
+    small = client.get("/page/app.js", headers={"Accept-Encoding": "gzip"})
+    assert "content-encoding" not in plain.headers
+    assert small.headers["content-encoding"] == "gzip"
+    assert small.text == plain.text

@@ -14,8 +14,10 @@ import json
 import secrets
 import socket
 from collections.abc import Callable
+from functools import partial
 from http.cookies import CookieError, SimpleCookie
 from importlib import resources
+from importlib.util import find_spec
 from pathlib import PurePath
 from typing import Annotated, Any
 from urllib.parse import parse_qs
@@ -30,12 +32,13 @@ from starlette.responses import PlainTextResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fewlabels.errors import FewLabelsError, InputError
-from fewlabels.labeling.outputs import to_csv
+from fewlabels.labeling.outputs import LabelRow, to_csv, to_label_studio, to_parquet
 from fewlabels.labeling.project import PORT, THUMBNAILS, TOKEN
 from fewlabels.labeling.session import Session
 from fewlabels.labeling.thumbnails import Thumbnails
 
 HOST = "127.0.0.1"
+LABEL_STUDIO_PREFIX = "/data/local-files/?d="  # of its local files
 PAGE = resources.files("fewlabels.labeling") / "page"
 MEDIA_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 FILES = {  # what the page loads: name and media type
@@ -43,6 +46,12 @@ FILES = {  # what the page loads: name and media type
     for file in PAGE.iterdir()
     if (suffix := PurePath(file.name).suffix) in MEDIA_TYPES
 }
+EXPORTS: dict[str, tuple[str, Callable[[list[LabelRow]], str | bytes]]] = {
+    "csv": ("text/csv; charset=utf-8", to_csv),
+    "json": ("application/json", partial(to_label_studio, prefix=LABEL_STUDIO_PREFIX)),
+}
+if find_spec("pyarrow") is not None:
+    EXPORTS["parquet"] = ("application/vnd.apache.parquet", to_parquet)
 TOKEN_MARK = "{{token}}"
 TOKEN_HEADER = "x-fewlabels-token"
 TOKEN_PARAMETER = "token"
@@ -135,6 +144,8 @@ def make_app(session: Session, *, token: str, port: int) -> FastAPI:
             "names": collection.names,
             "key": collection.key,
             "pictures": collection.images is not None,
+            "exports": list(EXPORTS),
+            "folder": str(session.project.folder),
         }
         return _json({**about, "state": session.to_dict(session.state)})
 
@@ -197,13 +208,14 @@ def make_app(session: Session, *, token: str, port: int) -> FastAPI:
         except FewLabelsError:
             return Response(status_code=404)
 
-    @app.get("/labels.csv")
-    def labels(abstain: Annotated[float, Query()] = 0.0) -> Response:
-        headers = {"Content-Disposition": 'attachment; filename="labels.csv"'}
+    @app.get("/labels.{form}")
+    def labels(form: str, abstain: Annotated[float, Query()] = 0.0) -> Response:
+        if form not in EXPORTS:
+            return Response(status_code=404)
+        media_type, write = EXPORTS[form]
+        headers = {"Content-Disposition": f'attachment; filename="labels.{form}"'}
         return Response(
-            to_csv(session.rows(abstain=abstain)),
-            media_type="text/csv; charset=utf-8",
-            headers=headers,
+            write(session.rows(abstain=abstain)), media_type=media_type, headers=headers
         )
 
     return app

@@ -339,6 +339,7 @@ for (const answer of ["yes", "no"]) $(`ask-${answer}`).addEventListener("click",
 $("ask").addEventListener("keydown", (event) => event.key === "y" && !event.repeat && $("ask").close("yes"));
 $("letters").checked = lettersOn();
 $("letters").addEventListener("change", (event) => localStorage.setItem(LETTERS, event.target.checked ? "on" : "off"));
+document.addEventListener("click", (event) => $("exports").contains(event.target) && !event.target.closest("a") || ($("exports").open = false));
 new ResizeObserver(() => page.layout && relayout()).observe($("grid"));
 
 // ---- the start
@@ -349,6 +350,8 @@ try {
   document.title = `${page.project.title} · fewlabels`;
   $("title").textContent = page.project.title;
   $("title").title = page.project.title;
+  for (const link of $("exports").querySelectorAll("a")) link.hidden = !page.project.exports.some((form) => link.download.endsWith(form));
+  $("more-exports").textContent = `fewlabels label ${page.project.folder} --copy-to sorted --report report.html`;
   if (page.state.classes.length < 2) page.view = "begin";
   relayout();
   focus(page.layout.order[0]);

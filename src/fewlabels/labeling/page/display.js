@@ -140,7 +140,7 @@ function showBar() {
   const section = (current = (grid.inSight(page.focused) ? page.layout.sectionOf(page.focused) : null) ?? above);
   const { open = [], sure = [] } = section ?? {};
   const ofClass = section?.way !== undefined;
-  $("pinned-title").textContent = section?.title ?? "";
+  if ($("pinned-title").textContent !== (section?.title ?? "")) $("pinned-title").textContent = section?.title ?? ""; // announced
   $("pinned-swatch").hidden = !ofClass;
   if (ofClass) $("pinned-swatch").style.background = color(section.way);
   const first = section?.key === "none";
