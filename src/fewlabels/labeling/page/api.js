@@ -3,7 +3,7 @@
 const token = document.querySelector('meta[name="fewlabels-token"]').content;
 
 export class Refused extends Error {}
-export class Unreachable extends Error {}
+class Unreachable extends Error {}
 
 async function ask(path, options = {}) {
   let answer;

@@ -5,7 +5,7 @@ import "./drag.js";
 import { confirm, confirmSection, labelAs, redo, relabel, removeLabels, setMark, setState, trouble, undo, watch } from "./decisions.js";
 import { candidates, currentSection, focus, grid, inspect, isLarge, namesNew, relayout, resize } from "./display.js";
 import { $, Palette, isMeant, toast } from "./panels.js";
-import { acting, beginning, className, count, largePicture, mine, number, outliers, page, skipped, views } from "./shared.js";
+import { acting, className, count, largePicture, mine, outliers, page, views } from "./shared.js";
 
 const ABOVE = 7; // pixels above the first row of a section after a jump to it
 const SETTLE = 400; // milliseconds in which a label that just changed is not confirmed: nobody has read it yet
@@ -150,7 +150,7 @@ async function confirmCurrent(all = false) {
 }
 
 function pickDigit(digit) {
-  const offered = candidates();
+  const offered = acting().length ? candidates() : [];
   if (offered === null) return toast("The likely classes are being loaded");
   if (offered[digit - 1]) labelAs(offered[digit - 1].label);
 }

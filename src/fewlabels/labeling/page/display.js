@@ -6,7 +6,7 @@ import { Grid, element } from "./grid.js";
 import { Layout } from "./layout.js";
 import { $, color, percent, showCandidates, showClasses, showHistory, showOutliers, showPicture, showProgress } from "./panels.js";
 import { byName, matches, sections } from "./sections.js";
-import { acting, beginning, className, count, doubtful, largePicture, mark, mine, none, number, outliers, page, picture, skipped } from "./shared.js";
+import { acting, beginning, className, doubtful, largePicture, mark, mine, none, number, outliers, page, picture, skipped } from "./shared.js";
 
 const SIZES = [72, 88, 112, 144, 192];
 const DETAILS = 90; // milliseconds without a move before the candidates of an image are requested
