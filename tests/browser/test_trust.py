@@ -451,3 +451,21 @@ def test_other_formats_are_downloaded_from_a_menu(project, serve, visit):
         page.click("text=Label Studio")
     assert found.value.suggested_filename == "labels.json"
     page.wait_for_function("() => !document.querySelector('#exports').open")
+
+
+def test_labels_that_the_server_suspects_are_shown_first(project, serve, visit):
+    page = visit(serve(project))
+    settled(page)
+    wait_saved(page)
+
+    def answer(route):
+        found = route.fetch().json()
+        route.fulfill(json={**found, "state": {**found["state"], "suspicious": [1]}})
+
+    page.route("**/api/project", answer)
+    page.reload()
+    page.wait_for_selector(".tile")
+    page.click('[data-view="yours"]')
+    assert page.inner_text("#pinned-title") == "Perhaps wrong"
+    assert focused(page)[0] == "apple/01.png"
+    assert page.locator(".tile").count() == 6

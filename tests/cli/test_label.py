@@ -598,8 +598,9 @@ def test_label_ends_with_the_command_that_goes_on(here, photos, backbone, tmp_pa
     few = tmp_path / "few.csv"
     done = here(
         *("label", photos, "--labels", few, "--backbone", backbone),
-        *("--device", "cpu", "--output", tmp_path / "out.csv"),
+        *("--device", "cpu", "-o", tmp_path / "out.csv"),
     )
+    assert "-o" in here("label", "-h").stdout
     command = f"fewlabels serve {photos} --labels {few} --backbone {backbone}"
     assert done.stderr.splitlines()[-1].startswith(f"Next: {command} ")
 

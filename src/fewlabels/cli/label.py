@@ -64,7 +64,7 @@ def label_command(
     photos: PhotosArgument,
     labels: Labels = None,
     output: Annotated[
-        Path, typer.Option(help="Where the labels are written: .csv or .parquet.")
+        Path, typer.Option("--output", "-o", help="Where the labels are written: .csv or .parquet.")
     ] = Path("labels.csv"),
     method: Method = None,
     settings: options.Set = None,

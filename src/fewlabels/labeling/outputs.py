@@ -37,7 +37,7 @@ class LabelRow(NamedTuple):
     confidence: float
     runner_up: str
     margin: float
-    origin: str  # person, import, model, or empty without a label
+    origin: str  # person, import, confirmed, model, or empty without a label
 
 
 def check_abstain(abstain: float) -> None:

@@ -73,7 +73,9 @@ export function showClasses(order, counts, current) {
     const { doubtful } = counts[way];
     const label = page.state.classes[way];
     button.dataset.way = way;
-    button.title = `${label}: ${count(counts[way].all, "image")}, ${number(doubtful)} doubtful. Right click: rename, merge or delete.`;
+    const size = page.state.sizes?.[way]; // low and high, where the server tells
+    const between = size ? ` (in truth ${number(size[0])} to ${number(size[1])})` : "";
+    button.title = `${label}: ${count(counts[way].all, "image")}${between}, ${number(doubtful)} doubtful. Right click: rename, merge or delete.`;
     dot.style.background = color(way);
     if (name.textContent !== label) name.replaceChildren(...twoEnds(label));
     some.textContent = doubtful ? number(doubtful) : "";

@@ -39,8 +39,10 @@ function toCheck(items) {
 }
 
 function yours(items) {
-  const marked = (...marks) => items.filter((item) => marks.includes(mark(item)));
+  const suspicious = (page.state.suspicious ?? []).filter((item) => mine(item) && matches(item)); // where the server tells
+  const marked = (...marks) => items.filter((item) => marks.includes(mark(item)) && !suspicious.includes(item));
   return [
+    section("suspicious", "Perhaps wrong", suspicious, { captions: true, note: "the other labels speak against these: look again" }),
     section("yours", "Labelled", marked("1", "2"), { captions: true }),
     section("confirmed", "Confirmed together", marked("3"), { captions: true, note: "not looked at one by one: not counted in the estimate" }),
     section("none-of-these", "None of these", marked("4")),
