@@ -54,10 +54,12 @@ function goToClass(way) {
 }
 
 // Scrolled past the section's own heading, which repeats the bar's.
+const scrollTo = (target) => ($("grid").scrollTop = target.top + target.head - ABOVE);
+
 function goTo(target) {
-  $("grid").scrollTop = target.top + target.head - ABOVE;
+  scrollTo(target);
   focus(target.items[0]);
-  $("grid").scrollTop = target.top + target.head - ABOVE;
+  scrollTo(target);
 }
 
 function jump(step) {
@@ -146,7 +148,9 @@ function confirmOrName() {
 async function confirmCurrent(all = false) {
   const section = currentSection();
   if (section?.way === undefined) return;
-  if (!section.open.length || (await confirmSection(section, all))) nextOpen();
+  if (!section.open.length || (await confirmSection(section, all))) return nextOpen();
+  const left = page.layout.sections.find((each) => each.key === section.key);
+  if (left) scrollTo(left);
 }
 
 function pickDigit(digit) {
