@@ -25,7 +25,11 @@ const known = new Map(); // candidates and history by selection, as last shown
 export const grid = new Grid($("grid"), $("canvas"), { describe, onSection, onMissing });
 export const currentSection = () => current;
 // The likely classes beside the picture, in the order of their keys; nothing while they are loaded.
-export const candidates = () => (page.state.classes.length ? known.get(key(acting()))?.candidates ?? guesses() : []);
+export function candidates() {
+  const offered = known.get(key(acting()))?.candidates;
+  // Of an answer that is older or newer than the state, a class may have another name.
+  return offered?.length ? offered.filter(({ label }) => page.state.classes.includes(label)) : guesses();
+}
 
 const key = (items) => items.join();
 // While there are fewer than two classes, nothing is likelier than another.

@@ -10,6 +10,7 @@ const GOLDEN = 0.61803398875; // as in the report: the same class has the same c
 // The colour of a class, by its number among all classes ever used: it does not change when another class goes.
 export function color(way) {
   const place = page.state.colors[way];
+  if (place === undefined) return "var(--line)";
   const hue = (0.604 + place * GOLDEN) % 1;
   const [lightness, saturation] = [[59.5, 70], [54, 54], [66, 62]][place % 3];
   return `hsl(${(hue * 360).toFixed(1)} ${saturation}% ${lightness}%)`;
@@ -17,7 +18,7 @@ export function color(way) {
 
 export function swatch(way) {
   const made = element("i", "swatch");
-  made.style.background = way < 0 || way >= page.state.colors.length ? "var(--line)" : color(way);
+  made.style.background = color(way);
   return made;
 }
 
