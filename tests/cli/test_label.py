@@ -3,6 +3,7 @@
 import csv
 import json
 import sqlite3
+import subprocess
 import sys
 
 import numpy as np
@@ -547,7 +548,11 @@ def test_guesses_are_not_labels_the_next_time(here, photos, backbone, tmp_path):
 def test_serve_refuses_in_words(here, tmp_path, photos):
     done = here("serve", tmp_path / "p")
     assert done.code == 2
-    assert "Begin it with --photos" in done.stderr
+    assert "does not exist" in done.stderr
+    (tmp_path / "p").mkdir()
+    done = here("serve", tmp_path / "p")
+    assert done.code == 2
+    assert "begin the project with --photos" in done.stderr
     (tmp_path / "new").mkdir()
     with sqlite3.connect(tmp_path / "new" / "project.sqlite") as db:
         db.execute(f"PRAGMA application_id = {0x70746D70}")
@@ -587,3 +592,30 @@ def test_methods_and_knobs_from_the_command_line(here, make_file, tmp_path):
         done = here(*command, "--set", "lam")
         assert done.code == 2
         assert "--set must be KNOB=VALUE" in done.stderr
+
+
+def test_label_ends_with_the_command_that_goes_on(here, photos, backbone, tmp_path):
+    few = tmp_path / "few.csv"
+    done = here(
+        *("label", photos, "--labels", few, "--backbone", backbone),
+        *("--device", "cpu", "-o", tmp_path / "out.csv"),
+    )
+    assert "-o" in here("label", "-h").stdout
+    command = f"fewlabels serve {photos} --labels {few} --backbone {backbone}"
+    assert done.stderr.splitlines()[-1].startswith(f"Next: {command} ")
+
+
+def test_a_path_that_does_not_exist_is_refused_before_torch_is_imported():
+    code = """
+import sys
+from fewlabels.cli import app
+for command in ("label", "serve", "next"):
+    try:
+        app([command, "/no/such/place"], standalone_mode=False)
+    except BaseException as error:
+        assert getattr(error, "exit_code", None) == 2, error
+assert "torch" not in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("/no/such/place does not exist.") == 3

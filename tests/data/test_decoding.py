@@ -191,3 +191,19 @@ def test_damaged_files_are_refused_or_read_but_never_crash(tmp_path_factory, suf
     path.write_bytes(bytes(content))
     with contextlib.suppress(UnreadableImageError):
         assert decode(path, where=str(path)).mode == "RGB"
+
+
+def test_a_large_jpeg_is_decoded_small_where_that_is_enough(tmp_path):
+    gradient = np.linspace(0, 255, 1200).astype(np.uint8)
+    red, blue = np.tile(gradient, (800, 1)), np.tile(gradient[:800, None], (1, 1200))
+    picture = np.stack([red, np.full_like(red, 90), blue], axis=-1)
+    path = tmp_path / "large.jpg"
+    exif = Image.Exif()
+    exif[0x0112] = 6  # lies on its side
+    Image.fromarray(picture).save(path, quality=95, exif=exif)
+    whole, small = decode(path, where="x"), decode(path, where="x", side=150)
+    assert whole.size == (800, 1200)
+    assert small.size == (200, 300)  # a quarter, upright, and no shorter than asked
+    difference = np.asarray(whole.resize(small.size), float) - np.asarray(small, float)
+    assert np.abs(difference).mean() < 2
+    assert decode(path, where="x", side=5000).size == (800, 1200)

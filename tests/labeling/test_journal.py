@@ -108,7 +108,7 @@ def test_a_newer_version_is_refused(tmp_path):
     with sqlite3.connect(tmp_path / "p.sqlite") as db:
         db.execute("PRAGMA user_version = 99")
     db.close()
-    with pytest.raises(FileFormatError, match=r"version 99, this fewlabels knows up to 1. Upgrade"):
+    with pytest.raises(FileFormatError, match=r"version 99, this fewlabels knows up to 2. Upgrade"):
         Journal(tmp_path / "p.sqlite")
 
 
@@ -160,3 +160,102 @@ def test_nothing_is_lost_on_kill_9_and_the_lock_is_free_again(tmp_path):
         last + 1 <= len(found) <= last + 2
     )  # all that was reported, and perhaps one that was on its way
     assert all(found[str(i)].label == f"class {i % 7}" for i in range(last + 1))
+
+
+def test_redo_brings_back_what_was_undone_until_something_new_is_decided(journal):
+    journal.decide({"a": "leek"}, origin="person")
+    journal.decide({"b": "plum"}, origin="person")
+    assert journal.to_redo is None
+    journal.undo()
+    journal.undo()
+    assert journal.to_undo is None
+    assert journal.redo() == ["a"]
+    assert labels(journal) == {"a": "leek"}
+    assert journal.to_redo.labels == ["plum"]
+    assert journal.redo() == ["b"]
+    assert journal.redo() == []
+    journal.undo()
+    journal.decide({"c": "apple"}, origin="person")
+    assert journal.redo() == []
+    assert labels(journal) == {"a": "leek", "c": "apple"}
+
+
+def test_undo_tells_what_it_undoes_and_refuses_another_batch(journal):
+    journal.decide({"a": "leek", "b": "plum"}, origin="confirmed")
+    first = journal.to_undo
+    assert (first.n_items, first.labels, first.origin) == (2, ["leek", "plum"], "confirmed")
+    journal.decide({"c": None}, origin="person", mark="none")
+    assert journal.undo(first.number) == []  # somebody decided since
+    assert (journal.to_undo.labels, journal.to_undo.mark) == ([], "none")
+    assert journal.undo(journal.to_undo.number) == ["c"]
+    assert journal.undo(first.number) == ["a", "b"]
+
+
+def test_marks_are_no_labels_and_a_label_ends_them(journal):
+    journal.decide({"a": None, "b": None}, origin="person", mark="none")
+    journal.decide({"b": "leek"}, origin="person")
+    journal.decide({"c": None}, origin="person", mark="skip")
+    assert journal.marks == {"a": "none", "c": "skip"}
+    assert labels(journal) == {"b": "leek"}
+    assert journal.history("a")[-1]["mark"] == "none"
+
+
+def test_a_class_is_renamed_joined_and_removed_as_one_batch(journal):
+    journal.decide({"a": "leek", "b": "leak"}, origin="import")
+    journal.decide({"c": "leak", "d": "leak"}, origin="confirmed")
+    assert sorted(journal.relabel("leak", "leek")) == ["b", "c", "d"]
+    assert set(labels(journal).values()) == {"leek"}
+    assert {name: each.origin for name, each in journal.current.items()} == {
+        "a": "import",
+        "b": "person",
+        "c": "confirmed",  # still not looked at one by one
+        "d": "confirmed",
+    }
+    journal.undo()
+    assert labels(journal) == {"a": "leek", "b": "leak", "c": "leak", "d": "leak"}
+    journal.relabel("leak", None)
+    assert labels(journal) == {"a": "leek"}
+
+
+SCHEMA_1 = """
+CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
+CREATE TABLE items (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, stamp TEXT NOT NULL) STRICT;
+CREATE TABLE classes (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE) STRICT;
+CREATE TABLE decisions (
+    id INTEGER PRIMARY KEY,
+    batch INTEGER NOT NULL,
+    item INTEGER NOT NULL REFERENCES items (id),
+    class INTEGER REFERENCES classes (id),
+    origin TEXT NOT NULL CHECK (origin IN ('person', 'import', 'model')),
+    time TEXT NOT NULL,
+    predicted INTEGER REFERENCES classes (id),
+    undone TEXT
+) STRICT;
+CREATE INDEX decisions_by_item ON decisions (item, id);
+CREATE TABLE model_labels (
+    item INTEGER PRIMARY KEY REFERENCES items (id), class INTEGER NOT NULL REFERENCES classes (id),
+    confidence REAL NOT NULL, margin REAL NOT NULL, time TEXT NOT NULL
+) STRICT;
+INSERT INTO items VALUES (1, 'a', ''), (2, 'b', '');
+INSERT INTO classes VALUES (1, 'leek');
+INSERT INTO decisions VALUES (1, 1, 1, 1, 'import', 't1', NULL, NULL);
+INSERT INTO decisions VALUES (2, 2, 2, 1, 'person', 't2', 1, NULL);
+INSERT INTO decisions VALUES (3, 3, 1, NULL, 'person', 't3', 1, 't4');
+PRAGMA user_version = 1;
+PRAGMA application_id = 1886678384;
+"""
+
+
+def test_a_project_of_the_first_version_is_carried_over(tmp_path):
+    with sqlite3.connect(tmp_path / "p.sqlite") as db:
+        db.executescript(SCHEMA_1)
+    db.close()
+    for _ in range(2):  # and stays what it is
+        journal = Journal(tmp_path / "p.sqlite")
+        assert labels(journal) == {"a": "leek", "b": "leek"}
+        assert [each["undone"] for each in journal.history("a")] == [None, "t4"]
+        journal.close()
+    journal = Journal(tmp_path / "p.sqlite")
+    journal.decide({"a": "leek"}, origin="confirmed")
+    assert journal.undo() == ["a"]
+    journal.close()

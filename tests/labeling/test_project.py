@@ -111,8 +111,9 @@ def test_labels_imported_again_leave_what_the_person_decided(photos, few, tmp_pa
     assert given["apple-0.png"][:2] == ("pear", "person")
     assert "leek-0.png" not in given
     assert given["plum-0.png"].label == given["plum-2.png"].label == "plum"
-    assert said[-2] == "1 label lost with images that cannot be read: empty.png."
-    assert said[-1] == f"1 label imported from {few}; 2 images stay as you decided."
+    assert said[-3] == "1 label lost with images that cannot be read: empty.png."
+    assert said[-2] == f"1 label imported from {few}; 2 images stay as you decided."
+    assert said[-1] == "Labelling 24 images ..."
 
 
 @pytest.mark.parametrize("begun", [False, True])
@@ -149,7 +150,7 @@ def test_projects_refuse_what_is_in_the_way(photos, few, tmp_path, extraction):
         source.begin_project(photos / "p")
     with pytest.raises(InputError, match="new or empty"):
         source.begin_project(few.parent)
-    with pytest.raises(InputError, match="Begin it with photos=FOLDER"):
+    with pytest.raises(InputError, match="begin the project with photos=FOLDER"):
         open_session(tmp_path / "none", photos=None, extraction=extraction)
     with pytest.raises(FileFormatError, match="not a labelling project"):
         Project.open(tmp_path / "none")
@@ -159,3 +160,33 @@ def test_projects_refuse_what_is_in_the_way(photos, few, tmp_path, extraction):
     shutil.rmtree(photos)
     with Project.open(tmp_path / "p") as project, pytest.raises(FileFormatError, match="is gone"):
         project.load()
+
+
+def test_photos_alone_begin_a_project_beside_them(photos, few, extraction):
+    for n_labels in (6, 7):
+        session = open_session(photos, labels=few, extraction=extraction)
+        assert session.project.folder == photos.parent / "photos.fewlabels"
+        session.decide([20], "plum")  # and the second time it goes on there
+        assert len(session.state.given) == 7 >= n_labels
+        session.close()
+
+
+def test_photos_that_were_moved(photos, few, tmp_path, extraction):
+    session = open_session(photos, labels=few, extraction=extraction)
+    session.decide([20], "plum")
+    project = session.project.folder
+    session.close()
+    elsewhere = photos.rename(tmp_path / "elsewhere")
+    with pytest.raises(FileFormatError, match=r"is gone. Put it back, or tell its new place"):
+        open_session(project, extraction=extraction)
+    (tmp_path / "others").mkdir()
+    with pytest.raises(FileFormatError, match="others"):
+        open_session(project, photos=tmp_path / "others", extraction=extraction)
+    shutil.copy(elsewhere / "apple-0.png", tmp_path / "others" / "no-such-name.png")
+    with pytest.raises(InputError, match="which has none of them"):
+        open_session(project, photos=tmp_path / "others", extraction=extraction)
+    for photos_now in (elsewhere, None):
+        session = open_session(project, photos=photos_now, extraction=extraction)
+        assert session.state.given[session.collection.names[20]].label == "plum"
+        assert session.collection.path(20).parent == elsewhere
+        session.close()

@@ -63,7 +63,7 @@ def test_it_is_whole_and_harmless(outcome, tmp_path):
     assert not re.search(r'(?:src|href)="(?!data:)', page)
     assert outcome.inputs.collection.fingerprint in page
     pictures = re.findall(r"data:image/webp;base64,([^\"]+)", page)
-    assert len(pictures) == 18  # all that the model labelled
+    assert len(pictures) == 2 * 18  # all that the model labelled, also as the ones to label first
     assert Image.open(io.BytesIO(base64.b64decode(pictures[0]))).size == (96, 96)
 
 
@@ -214,3 +214,29 @@ def test_the_map_is_that_of_scikit_learn(shape):
 
 def test_neighbouring_classes_have_different_colours():
     assert len({color(number) for number in range(40)}) == 40
+
+
+def test_what_is_confused_and_how_reliable_confidences_are(tmp_path, make_blobs, hide, encoder):
+    blobs = make_blobs(spread=3.0)
+    labels = hide(blobs.labels, 2)
+    class_names = np.array(blobs.class_names)
+    np.savez(tmp_path / "f.npz", features=blobs.features, labels=labels, class_names=class_names)
+    outcome = label_inputs(read_inputs(tmp_path / "f.npz"))
+    truth = {f"row {i}": f"c{label}" for i, label in enumerate(blobs.labels)}
+    page = build_report(outcome, truth)
+    found, hidden = outcome.answer.labels, labels < 0
+    matrix = confusion_matrix(blobs.labels[hidden], found[hidden])
+    both = np.triu(matrix + matrix.T, 1)
+    first, second = np.unravel_index(both.argmax(), both.shape)
+    assert f"{both.max()} errors of {both.sum()}: c{first} and c{second}" in page
+    # The worst class comes first, and its bar is the part found right.
+    recall = matrix.diagonal() / matrix.sum(axis=1)
+    classes = page[page.index("<h2>Classes</h2>") : page.index("<h2>Confidence and truth</h2>")]
+    rows = re.findall(r"</i>(c\d)</th>.*?value=\"([\d.]+)\"", classes)
+    assert [float(part) for _, part in rows] == pytest.approx(sorted(recall), abs=5e-4)
+    assert rows[0][0] == f"c{recall.argmin()}"
+    # Bins of confidence hold every scored image once.
+    reliability = page[page.index("<h2>Confidence and truth</h2>") : page.index("Confused most")]
+    counts = re.findall(r'to \d+%</th><td class="number">(\d+)</td>', reliability)
+    assert sum(map(int, counts)) == hidden.sum()
+    assert all(name in page for name in outcome.suggest(24))

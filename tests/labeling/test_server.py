@@ -11,6 +11,7 @@ import httpx
 import pytest
 import uvicorn
 from PIL import Image
+from pyarrow import parquet
 
 from fewlabels.data import read_images
 from fewlabels.errors import InputError
@@ -79,7 +80,6 @@ READ = [
     "/page/app.js",
     "/api/project",
     "/api/state",
-    "/api/item/0",
     "/thumbnail/0",
     "/picture/0",
     "/labels.csv",
@@ -222,6 +222,20 @@ def test_thumbnails_are_small_kept_and_tagged(client, folder):
     assert Image.open(io.BytesIO(client.get("/picture/3").content)).format == "JPEG"
 
 
+def test_a_wide_picture_is_whole_and_a_very_wide_one_is_cut(client, photos):
+    for name, size, expected in (
+        ("apple-0.png", (90, 60), (336, 224)),
+        ("apple-1.png", (1000, 100), (672, 224)),
+    ):
+        Image.new("RGB", size, "red").save(photos / name)
+        found = client.get(f"/thumbnail/{name[6]}").content
+        assert Image.open(io.BytesIO(found)).size == expected
+    assert Image.open(io.BytesIO(client.get("/picture/0").content)).size == (90, 60)
+    Image.new("RGB", (2000, 30), "red").save(photos / "apple-2.png")
+    assert Image.open(io.BytesIO(client.get("/picture/2").content)).width == 1280
+    assert Image.open(io.BytesIO(client.get("/picture/2?full=true").content)).width == 2000
+
+
 def test_decide_confirm_undo_and_the_csv(client):
     state = client.post(
         "/api/decide", json={"items": [2, 3], "label": "Äpfel"}, headers=HEADERS
@@ -237,8 +251,7 @@ def test_decide_confirm_undo_and_the_csv(client):
     assert len(rows) == 24
     undone = client.post("/api/undo", json={}, headers=HEADERS).json()
     assert undone["undone"] == [20]
-    about = client.get("/api/item/2").json()
-    assert about["name"] == "apple-2.png"
+    about = client.post("/api/about", json={"items": [2]}, headers=HEADERS).json()
     assert about["candidates"][0] == {"label": "Äpfel", "probability": 1.0}
     assert [entry["label"] for entry in about["history"]] == ["Äpfel"]
     version = client.get("/api/state").json()["version"]
@@ -255,3 +268,25 @@ def test_a_port_that_is_taken():
         listener.listen()
         with pytest.raises(InputError, match="cannot be used"):
             bind(listener.getsockname()[1])
+
+
+def test_other_formats(client):
+    state = client.post("/api/decide", json={"items": [2], "label": "Äpfel"}, headers=HEADERS)
+    assert state.status_code == 200
+    rows = list(csv.DictReader(io.StringIO(client.get("/labels.csv").text)))
+    tasks = json.loads(client.get("/labels.json").content)
+    assert [task["predictions"][0]["result"][0]["value"]["choices"][0] for task in tasks] == [
+        row["label"] for row in rows
+    ]
+    table = parquet.read_table(io.BytesIO(client.get("/labels.parquet").content))
+    assert table["label"].to_pylist() == [row["label"] for row in rows]
+    assert client.get("/labels.exe").status_code == 404
+    assert client.get("/api/project").json()["exports"] == ["csv", "json", "parquet"]
+
+
+def test_answers_are_compressed_for_who_can_read_that(client):
+    plain = client.get("/page/app.js", headers={"Accept-Encoding": "identity"})
+    small = client.get("/page/app.js", headers={"Accept-Encoding": "gzip"})
+    assert "content-encoding" not in plain.headers
+    assert small.headers["content-encoding"] == "gzip"
+    assert small.text == plain.text

@@ -107,7 +107,71 @@ def test_new_classes_and_removed_labels(session):
     assert "new one" not in state.active
     found = session.to_dict(state)
     assert found["marks"][5] == "0"
-    assert found["classes"][-1] == "new one"
+    assert found["classes"] == ["c0", "c1", "c2", "c3"]  # a class without a label is not listed
+
+
+def test_many_confirmed_at_once_are_kept_apart_from_those_looked_at(session):
+    seen = [f"c{label}" for label in session.state.answer.labels[[50, 51, 52]]]
+    session.confirm([50], seen[:1])
+    state = session.confirm([51, 52], seen[1:])
+    assert [state.given[f"item-{i:03d}"].origin for i in (50, 51, 52)] == [
+        "person",
+        "confirmed",
+        "confirmed",
+    ]
+    assert session.to_dict(state)["marks"][50:53] == "133"
+    assert [row.origin for row in session.rows()[50:53]] == ["person", "confirmed", "confirmed"]
+
+
+def test_images_of_no_class_and_skipped_ones(session):
+    first, second = search(session).suggested[:2]
+    session.decide([first], None, mark="none")
+    state = session.decide([second], None, mark="skip")
+    found = session.to_dict(state)
+    assert (found["marks"][first], found["marks"][second]) == ("4", "5")
+    assert found["labels"][first] == -1  # the model's label is kept for the skipped one only
+    assert found["labels"][second] >= 0
+    assert not {first, second} & set(found["suggested"])
+    assert not {first, second} & set(search(session).suggested)
+    rows = session.rows()
+    assert (rows[first].label, rows[first].origin) == ("", "person")
+    assert rows[second].origin == "model"
+    with pytest.raises(InputError, match="mark must be 'none' or 'skip'"):
+        session.decide([first], "c1", mark="none")
+
+
+def test_a_class_is_renamed_joined_and_removed(session):
+    before = settle(session).answer.labels.copy()
+    state = session.relabel("c1", "kale")
+    assert state.active == ("c0", "c2", "c3", "kale")
+    moved = np.array(state.active)[state.answer.labels]
+    assert (moved == np.array(["c0", "kale", "c2", "c3"])[before]).all()  # at once
+    assert session.relabel("kale", "c2").active == ("c0", "c2", "c3")
+    assert session.relabel("c3", None).active == ("c0", "c2")
+    with pytest.raises(InputError, match="got 'kale'"):
+        session.relabel("kale", "c0")
+    for _ in range(3):
+        session.undo()
+    assert session.state.active == ("c0", "c1", "c2", "c3")
+    assert session.redo()[0].active == ("c0", "c2", "c3", "kale")
+
+
+def test_undo_of_a_page_that_has_not_seen_the_last_decision(session):
+    seen = session.decide([50], "c1").undo
+    session.decide([51], "c2")  # in another window
+    state, rows = session.undo(seen.number)
+    assert rows == []
+    assert state.given["item-051"].label == "c2"
+
+
+def test_classes_of_several_items_together(session):
+    answer = settle(session).answer
+    rows = [40, 70, 100]
+    found = session.describe(rows)
+    mean = answer.probabilities[rows].mean(axis=0)
+    assert found["candidates"][0]["label"] == f"c{mean.argmax()}"
+    assert found["candidates"][0]["probability"] == pytest.approx(mean.max(), abs=1e-4)
+    assert found["history"] == []
 
 
 def test_the_state_for_the_page(session, blobs):

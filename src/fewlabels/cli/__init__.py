@@ -53,6 +53,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 # In the order in which a new user needs them: label, look at features, compare, train.
 app.command("label")(label_command)

@@ -1,6 +1,7 @@
 """From argument names to option names: the core says "n_shot must", a command "--shots must"."""
 
 import re
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,7 +20,8 @@ def option_names(command: Any) -> dict[str, str]:
     """What the command line calls each argument of a click command: "--labels", or "PHOTOS"."""
     names = {param.name: _option_name(param) for param in command.params}
     names |= {core: names[own] for core, own in OTHER_NAMES.items() if own in names}
-    if "--set" in names.values():
+    # Before torch is imported no message is about a knob, and importing it takes seconds.
+    if "--set" in names.values() and "torch" in sys.modules:
         from fewlabels.methods.base import all_knobs
 
         names = {knob: f"--set {knob}" for knob in all_knobs()} | names

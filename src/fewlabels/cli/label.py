@@ -1,6 +1,7 @@
 """`fewlabels label`: all labels of a folder from a few; `fewlabels next`: what to label next."""
 
 import json
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ from typer import Argument, Option
 from fewlabels.cli import options
 from fewlabels.cli.console import end_interrupted, say
 from fewlabels.cli.extract import ExtractionBar
+from fewlabels.errors import InputError
 
 if TYPE_CHECKING:
     from fewlabels.labeling.outcome import Outcome
@@ -49,9 +51,9 @@ Abstain = Annotated[float, Option(help="Leave out labels that are less sure than
 def label_command(
     photos: PhotosArgument,
     labels: Labels = None,
-    output: Annotated[Path, Option(help="Where the labels are written: .csv or .parquet.")] = Path(
-        "labels.csv"
-    ),
+    output: Annotated[
+        Path, Option("--output", "-o", help="Where the labels are written: .csv or .parquet.")
+    ] = Path("labels.csv"),
     method: Method = None,
     settings: options.Set = None,
     backbone: Backbone = None,
@@ -91,6 +93,7 @@ def label_command(
 
     fewlabels label features.parquet --output labels.csv --abstain 0.9
     """
+    require_path(photos)
     from fewlabels.labeling.answer import DEFAULT_METHOD
     from fewlabels.labeling.label import label_folder
 
@@ -129,6 +132,15 @@ def label_command(
                 typer.echo(words)
     written = filter(None, (output, label_studio, model, report, copy_to, link_to))
     say(f"Written: {', '.join(map(str, written))}")
+    say(f"Next: {_next_command(photos, labels, backbone)}   (check and correct on a page)")
+
+
+def _next_command(photos: Path, labels: Path | None, backbone: str | None) -> str:
+    """The command that opens the page."""
+    words = ["fewlabels", "serve", str(photos)]
+    for option, value in (("--labels", labels), ("--backbone", backbone)):
+        words += [] if value is None else [option, str(value)]
+    return shlex.join(words)
 
 
 def _score(outcome: "Outcome") -> dict[str, object]:
@@ -160,6 +172,7 @@ def next_command(
 
     fewlabels next photos --labels few.csv --count 20
     """
+    require_path(photos)
     from fewlabels.features.store import FeatureStore
     from fewlabels.labeling.answer import DEFAULT_METHOD, check_method
     from fewlabels.labeling.collection import Extraction
@@ -180,6 +193,12 @@ def next_command(
         if names:
             typer.echo("\n".join(names))
         say(advice)
+
+
+def require_path(path: Path) -> None:
+    """Refuse a path that does not exist, before anything heavy is imported."""
+    if not path.exists():
+        raise InputError(f"{path} does not exist. Check the path for typos.")
 
 
 @contextmanager

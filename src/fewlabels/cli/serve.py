@@ -1,5 +1,6 @@
 """`fewlabels serve`: a local web page to finish the labelling of a project."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -8,14 +9,24 @@ from typer import Argument, Option
 
 from fewlabels.cli import options
 from fewlabels.cli.console import say
-from fewlabels.cli.label import Backbone, BatchSize, Method, NumWorkers, resumable
+from fewlabels.cli.label import Backbone, BatchSize, Method, NumWorkers, require_path, resumable
 
 
 def serve_command(
-    project: Annotated[Path, Argument(help="Folder of the project; it is begun with --photos.")],
+    project: Annotated[
+        Path,
+        Argument(
+            help="Folder of images, file of features, or project. "
+            "The project of PHOTOS is the folder PHOTOS.fewlabels beside it.",
+            metavar="PHOTOS",
+        ),
+    ],
     photos: Annotated[
         Path | None,
-        Option(help="Begin the project with this folder of images or file of features."),
+        Option(
+            help="Begin a project of another name with this folder of images or file of features; "
+            "or tell a project where its images were moved.",
+        ),
     ] = None,
     labels: Annotated[
         Path | None,
@@ -24,8 +35,21 @@ def serve_command(
             "or for a new project a folder with one sub-folder per class."
         ),
     ] = None,
-    port: Annotated[int, Option(min=0, max=65535, help="Port; 0 picks a free one.")] = 0,
-    open_browser: Annotated[bool, Option("--open", help="Open the page in the browser.")] = False,
+    port: Annotated[
+        int | None,
+        Option(
+            min=0,
+            max=65535,
+            help="Port; 0 picks a free one. [the one of the last time]",
+        ),
+    ] = None,
+    open_browser: Annotated[
+        bool | None,
+        Option(
+            "--open/--no-open",
+            help="Open the page in the browser. [if run in a terminal]",
+        ),
+    ] = None,
     method: Method = None,
     settings: options.Set = None,
     backbone: Backbone = None,
@@ -35,10 +59,12 @@ def serve_command(
 ) -> None:
     """Finish the labelling on a local web page: confirm, correct, undo, download.
 
-    fewlabels serve groceries.fewlabels --photos photos --labels few.csv
+    fewlabels serve photos --labels few.csv
 
-    fewlabels serve groceries.fewlabels
+    fewlabels serve groceries.fewlabels --photos photos
     """
+    if photos is None:
+        require_path(project)
     from fewlabels.features.store import FeatureStore
     from fewlabels.labeling.answer import DEFAULT_METHOD
     from fewlabels.labeling.collection import Extraction
@@ -62,7 +88,7 @@ def serve_command(
             "Open this address in a browser on this machine. "
             "Ctrl-C stops the server; every decision is kept."
         )
-        if open_browser:
+        if sys.stdout.isatty() if open_browser is None else open_browser:
             typer.launch(address)
 
     try:

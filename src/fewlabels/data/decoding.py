@@ -43,11 +43,19 @@ class UnreadableImageError(FileFormatError):
         self.reason = reason
 
 
-def decode(file: Path | bytes, *, where: str) -> Image.Image:
-    """Decode one image, upright and RGB."""
+def decode(file: Path | bytes, *, where: str, side: int | None = None) -> Image.Image:
+    """Decode one image, upright and RGB.
+
+    Args:
+        where: The name of the image in an error message.
+        side: Pixels of the shorter side that are enough: a larger JPEG is decoded at a half, a
+            quarter or an eighth of its size, in less time.
+    """
     try:
         with Image.open(BytesIO(file) if isinstance(file, bytes) else file) as image:
             _refuse_bomb(image)
+            if side is not None:
+                image.draft(None, (side, side))
             image.load()
             return _to_rgb(_upright(image))
     except Exception as error:  # damaged bytes raise errors of any class

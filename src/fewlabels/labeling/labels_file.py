@@ -160,7 +160,8 @@ def check_enough(
     if not counts:
         words = (
             "there are no labels to learn from. Give labels=FILE.csv with columns path and label, "
-            "or sort a few images into one sub-folder per class."
+            "sort a few images into one sub-folder per class, "
+            "or name the first ones on a page with `fewlabels serve`."
         )
         raise InputError(" ".join([words, *because]))
     if len(counts) == 1:

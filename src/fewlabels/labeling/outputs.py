@@ -37,7 +37,7 @@ class LabelRow(NamedTuple):
     confidence: float
     runner_up: str
     margin: float
-    origin: str  # person, import, model, or empty without a label
+    origin: str  # person, import, confirmed, model, or empty without a label
     # Of a given label: the class that the model sees there with confidence, if it is another one.
     looks_like: str = ""
 
@@ -129,12 +129,13 @@ def write_table(
     """Write a .csv or .parquet file; `none_of_these` as in `to_csv`."""
     check_table(path)
     if path.suffix.lower() == ".parquet":
-        write_file(path, _to_parquet(rows, none_of_these))
+        write_file(path, to_parquet(rows, none_of_these))
     else:
         write_file(path, to_csv(rows, none_of_these).encode())
 
 
-def _to_parquet(rows: Sequence[LabelRow], none_of_these: Sequence[float] | None) -> bytes:
+def to_parquet(rows: Sequence[LabelRow], none_of_these: Sequence[float] | None = None) -> bytes:
+    """The content of a .parquet file with the columns of `to_csv`."""
     import pyarrow
     from pyarrow import parquet
 
@@ -147,15 +148,19 @@ def _to_parquet(rows: Sequence[LabelRow], none_of_these: Sequence[float] | None)
 
 
 def write_label_studio(path: Path, rows: Sequence[LabelRow], *, prefix: str) -> None:
+    """Write `to_label_studio` to a .json file."""
+    write_file(path, to_label_studio(rows, prefix=prefix))
+
+
+def to_label_studio(rows: Sequence[LabelRow], *, prefix: str) -> bytes:
     """Tasks with predictions for Label Studio's import, `<Choices name="label" toName="image">`.
 
     Args:
-        path: The .json file.
         rows: Rows without a label become tasks without a prediction.
         prefix: What comes before each path, such as "/data/local-files/?d=photos/".
     """
     tasks = [_task(row, prefix) for row in rows]
-    write_file(path, (json.dumps(tasks, indent=1, ensure_ascii=False) + "\n").encode())
+    return (json.dumps(tasks, indent=1, ensure_ascii=False) + "\n").encode()
 
 
 def _task(row: LabelRow, prefix: str) -> dict[str, Any]:

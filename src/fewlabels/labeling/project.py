@@ -29,7 +29,7 @@ DATABASE, FEATURES, THUMBNAILS, LOCK = (
     "thumbnails",
     "lock",
 )
-ROOT, BACKBONE, TITLE = "root", "backbone", "title"  # keys of `Journal.about`
+ROOT, BACKBONE, TITLE, TOKEN, PORT = "root", "backbone", "title", "token", "port"  # in `about`
 UNREAD = "unread "  # before the stamp of an image that could not be read
 
 
@@ -120,10 +120,19 @@ class Project:
             return None
         if not root.is_dir():
             raise FileFormatError(
-                f"{root}, the folder of images of {self.folder}, is gone. "
-                "Put it back, or begin a new project."
+                f"{root}, the folder of images of {self.folder}, is gone. Put it back, "
+                f"or tell its new place: `fewlabels serve {self.folder} --photos FOLDER`."
             )
         return read_images(root)
+
+    def move_photos(self, root: Path) -> None:
+        """Take another folder as that of the images, which were moved there."""
+        known = self.journal.stamps
+        if not any(name in known for name in read_images(root).names):
+            raise InputError(
+                f"photos must hold images of {self.folder}, got {root}, which has none of them."
+            )
+        self.journal.describe({ROOT: str(root.resolve())})
 
     def load(self, images: ImageSet | None = None) -> Collection:
         """The items that are there now, with their features and pictures.

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import resources
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +17,12 @@ from fewlabels import __version__
 from fewlabels.errors import FewLabelsError
 from fewlabels.fitting import Rows
 from fewlabels.io.files import write_file
+from fewlabels.io.words import count
 from fewlabels.labeling.collection import Collection
 from fewlabels.labeling.journal import MODEL
 from fewlabels.labeling.outcome import Outcome, Score, describe_outliers
-from fewlabels.labeling.thumbnails import make_thumbnail
+from fewlabels.labeling.suggestions import LIMITS
+from fewlabels.labeling.thumbnails import make_square
 
 TEMPLATE = resources.files("fewlabels.labeling") / "report.html"
 PART = re.compile(r"\{\{(\w+)\}\}")  # replaced in one pass: a class may be called {{map}}
@@ -27,6 +30,9 @@ SIDE = 96  # pixels of a picture: 48 on a screen of two pixels per point, about 
 SHOWN = 6  # least and most certain images of each class
 MOST_CLASSES = 200  # with pictures
 MOST_OUTLIERS = 36  # pictures of images of no class
+N_SUGGESTED = 24  # images to label first
+MOST_PAIRS = 3  # of classes that are confused most
+BINS = (0.0, 0.5, 0.8, 0.95, 1.0)  # of confidence
 MOST_CONFUSED = 40  # classes up to which the confusion matrix is drawn
 MOST_POINTS = 4000  # of the map: more would cover one another, and make the file large
 WIDTH, HEIGHT, MARGIN = 720, 460, 14  # of the map, in units of the SVG
@@ -54,7 +60,11 @@ def build_report(outcome: Outcome, truth: Mapping[str, str] | None = None) -> st
         "advice": _text(" ".join([outcome.advice, *unscored])),
         "map": _map(outcome),
         "proportions": _proportions(outcome, score),
-        "confusion": "" if score is None else _confusion(outcome, score),
+        "suggested": _suggested(outcome),
+        "confusion": ""
+        if score is None
+        else _pairs(outcome, truth or {}) + _confusion(outcome, score),
+        "reliability": _reliability(outcome, truth or {}),
         "outliers": _outliers(outcome),
         "classes": _classes(outcome, truth or {}),
         "settings": _settings(outcome),
@@ -98,28 +108,118 @@ def _facts(outcome: Outcome, score: Score | None) -> str:
 
 
 def _proportions(outcome: Outcome, score: Score | None) -> str:
-    """One row per class: images, labels given and, with true labels, the recall."""
+    """One row per class: images, labels given, doubtful ones; with true labels, those found right.
+
+    The bar is the part found right, or without true labels the part that is not doubtful; the
+    worst class comes first.
+    """
     n_way = len(outcome.class_names)
     labels = outcome.answer.labels[: outcome.inputs.n_listed]
     sizes = np.bincount(labels, minlength=n_way)
     given = np.bincount(outcome.numbers[outcome.numbers >= 0], minlength=n_way)
+    unsure = (outcome.answer.confidences < LIMITS.doubtful)[: len(labels)]
+    doubtful = np.bincount(labels[unsure], minlength=n_way)
+    known = outcome.numbers[: len(labels)] >= 0
+    found = sizes - np.bincount(labels[known], minlength=n_way)
+    if score is None:
+        n, of = found - doubtful, found
+    else:
+        n, of = score.confusion.diagonal(), score.confusion.sum(axis=1)
+    part = np.where(of > 0, n / np.maximum(of, 1), 1.0)
     rows = []
-    for number, name in enumerate(outcome.class_names):
-        size, recall = int(sizes[number]), ""
-        if score is not None:
-            true = score.confusion[number].sum()
-            recall = _number(f"{score.confusion[number, number] / true:.0%}" if true else "–")
-        meter = f'<meter min="0" max="{sizes.max()}" value="{size}">{size}</meter>'
+    for number in np.argsort(part, kind="stable").tolist():
+        share = f"{part[number]:.0%}" if of[number] else "–"
+        meter = f'<meter min="0" max="1" value="{part[number]:.3f}">{share}</meter>'
         rows.append(
-            f'<tr><th scope="row"><i style="background:{color(number)}"></i>{_text(name)}</th>'
-            f"{_number(f'{size:,}')}{_number(f'{size / sizes.sum():.1%}')}"
-            f'<td class="bar">{meter}</td>{_number(f"{given[number]:,}")}{recall}</tr>'
+            f'<tr><th scope="row"><i style="background:{color(number)}"></i>'
+            f"{_text(outcome.class_names[number])}</th>"
+            f"{_number(f'{sizes[number]:,}')}{_number(f'{given[number]:,}')}"
+            f"{_number(f'{doubtful[number]:,}')}{_number(share)}"
+            f'<td class="bar">{meter}</td></tr>'
         )
-    heads = ["images", "of all", "", "given", *([] if score is None else ["found right"])]
-    columns = "".join(f'<th class="{"number" if head else "bar"}">{head}</th>' for head in heads)
+    what = "not doubtful" if score is None else "found right"
+    columns = "".join(
+        f'<th scope="col" class="number">{head}</th>'
+        for head in ("images", "given", "doubtful", what)
+    )
     return (
-        f"<table><thead><tr><th>class</th>{columns}</tr></thead>"
+        f'<table><thead><tr><th scope="col">class</th>{columns}<td class="bar"></td></tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table>"
+    )
+
+
+def _suggested(outcome: Outcome) -> str:
+    """The images to label first, with their names."""
+    place = outcome.inputs.collection.rows
+    rows = [place[name] for name in outcome.suggest(N_SUGGESTED)]
+    if not rows:
+        return ""
+    figures = []
+    for row in rows:
+        name = outcome.inputs.collection.names[row]
+        label = outcome.class_names[outcome.answer.labels[row]]
+        sure = f"{outcome.answer.confidences[row]:.0%}"
+        caption = f"<figcaption><b>{sure}</b> {_text(label)}<br>{_text(name)}</figcaption>"
+        title = _text(f"{name} · {label} · {sure}")
+        shown = _shown(outcome.inputs.collection, row)
+        figures.append(f'<figure title="{title}">{shown}{caption}</figure>')
+    return (
+        '<section><h2>Label these first</h2><p class="note">Uncertain, and different from each '
+        "other: their labels help most. <code>fewlabels serve</code> shows them on a page.</p>"
+        f'<div class="outliers">{"".join(figures)}</div></section>'
+    )
+
+
+def _pairs(outcome: Outcome, truth: Mapping[str, str]) -> str:
+    """The pairs of classes that are confused most, in words and pictures."""
+    wrong: dict[tuple[str, str], list[int]] = {}
+    for row, item in enumerate(outcome.rows):
+        true = truth.get(item.path, item.label)
+        if item.origin == MODEL and true != item.label and true in outcome.class_names:
+            first, second = sorted((true, item.label))
+            wrong.setdefault((first, second), []).append(row)
+    n_wrong = sum(map(len, wrong.values()))
+    parts = []
+    for pair in sorted(wrong, key=lambda each: -len(wrong[each]))[:MOST_PAIRS]:
+        first, second = map(_text, pair)
+        words = f"{count(len(wrong[pair]), 'error')} of {n_wrong:,}: {first} and {second}"
+        parts.append(_strip(words, np.array(wrong[pair][:SHOWN]), outcome, truth))
+    if not parts:
+        return ""
+    return (
+        '<section><h2>Confused most</h2><p class="note">Label more images of these classes, or '
+        f'merge them if they are the same to you.</p><div class="pairs">{"".join(parts)}</div>'
+        "</section>"
+    )
+
+
+def _reliability(outcome: Outcome, truth: Mapping[str, str]) -> str:
+    """Whether labels are right as often as their confidence says, with true labels."""
+    scored = [row for row in outcome.rows if row.origin == MODEL and row.path in truth]
+    if not scored:
+        return ""
+    sure = np.array([row.confidence for row in scored])
+    right = np.array([truth[row.path] == row.label for row in scored])
+    bins = np.searchsorted(BINS[1:-1], sure, side="right")
+    rows = []
+    for number, (low, high) in enumerate(pairwise(BINS)):
+        n = int((bins == number).sum())
+        if n:
+            mean, part = sure[bins == number].mean(), right[bins == number].mean()
+            rows.append(
+                f'<tr><th scope="row">{low:.0%} to {high:.0%}</th>{_number(f"{n:,}")}'
+                f"{_number(f'{mean:.0%}')}{_number(f'{part:.0%}')}"
+                f'<td class="bar"><meter min="0" max="1" value="{part:.3f}">{part:.0%}</meter></td>'
+                "</tr>"
+            )
+    columns = "".join(
+        f'<th scope="col" class="number">{head}</th>' for head in ("images", "mean", "right")
+    )
+    return (
+        '<section><h2>Confidence and truth</h2><p class="note">Labels should be right as often as '
+        "their mean confidence says.</p>"
+        f'<table><thead><tr><th scope="col">confidence</th>{columns}<td class="bar"></td></tr>'
+        f"</thead><tbody>{''.join(rows)}</tbody></table></section>"
     )
 
 
@@ -225,7 +325,7 @@ def _picture(collection: Collection, row: int) -> str:
     if collection.images is None:
         return ""
     try:
-        content = make_thumbnail(collection.images.read(row), side=SIDE)
+        content = make_square(collection.images.read(row), side=SIDE)
     except FewLabelsError:
         return ""
     return "data:image/webp;base64," + base64.b64encode(content).decode()

@@ -3,7 +3,8 @@
 Who may ask:
 
 host       the request must name this server's own address; another name for 127.0.0.1 is refused
-token      in the URL of the first visit, then in a cookie to read, and in a header to change
+token      in the URL of the first visit, then in a cookie to read, and in a header to change; the
+           project keeps it, so that an open page goes on after a restart
 bodies     JSON of at most a megabyte: nothing can be uploaded
 headers    no other page may embed, script or read anything of this one
 """
@@ -13,8 +14,10 @@ import json
 import secrets
 import socket
 from collections.abc import Callable
+from functools import partial
 from http.cookies import CookieError, SimpleCookie
 from importlib import resources
+from importlib.util import find_spec
 from pathlib import PurePath
 from typing import Annotated, Any
 from urllib.parse import parse_qs
@@ -24,16 +27,18 @@ import uvicorn
 from fastapi import FastAPI, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import PlainTextResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fewlabels.errors import FewLabelsError, InputError
-from fewlabels.labeling.outputs import to_csv
-from fewlabels.labeling.project import THUMBNAILS
+from fewlabels.labeling.outputs import LabelRow, to_csv, to_label_studio, to_parquet
+from fewlabels.labeling.project import PORT, THUMBNAILS, TOKEN
 from fewlabels.labeling.session import Session
 from fewlabels.labeling.thumbnails import Thumbnails
 
 HOST = "127.0.0.1"
+LABEL_STUDIO_PREFIX = "/data/local-files/?d="  # of its local files
 PAGE = resources.files("fewlabels.labeling") / "page"
 MEDIA_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 FILES = {  # what the page loads: name and media type
@@ -41,6 +46,12 @@ FILES = {  # what the page loads: name and media type
     for file in PAGE.iterdir()
     if (suffix := PurePath(file.name).suffix) in MEDIA_TYPES
 }
+EXPORTS: dict[str, tuple[str, Callable[[list[LabelRow]], str | bytes]]] = {
+    "csv": ("text/csv; charset=utf-8", to_csv),
+    "json": ("application/json", partial(to_label_studio, prefix=LABEL_STUDIO_PREFIX)),
+}
+if find_spec("pyarrow") is not None:
+    EXPORTS["parquet"] = ("application/vnd.apache.parquet", to_parquet)
 TOKEN_MARK = "{{token}}"
 TOKEN_HEADER = "x-fewlabels-token"
 TOKEN_PARAMETER = "token"
@@ -63,11 +74,12 @@ Number = Annotated[int, Path(ge=0)]
 
 
 class Decision(BaseModel):
-    """Items, by number, and the label that they get; None removes theirs."""
+    """Items, by number, and the label or mark that they get; without both, theirs is removed."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
     items: list[int]
     label: str | None
+    mark: str | None = None
 
 
 class Confirmed(BaseModel):
@@ -78,9 +90,32 @@ class Confirmed(BaseModel):
     labels: list[str]
 
 
+class Items(BaseModel):
+    """Items, by number."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    items: list[int]
+
+
+class Relabeled(BaseModel):
+    """A class, and its new name; None removes its labels."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    old: str
+    new: str | None
+
+
+class Reversed(BaseModel):
+    """The batch that the page says would be undone, or done again."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    batch: int | None = None
+
+
 def make_app(session: Session, *, token: str, port: int) -> FastAPI:
     """The application; each request runs in a thread, so that none waits for a picture."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    app.add_middleware(GZipMiddleware, minimum_size=4096, compresslevel=4)  # 3 ms of 30,000 images
     app.add_middleware(Guard, token=token, port=port)
     thumbnails = Thumbnails(session.collection, session.project.folder / THUMBNAILS)
 
@@ -109,6 +144,8 @@ def make_app(session: Session, *, token: str, port: int) -> FastAPI:
             "names": collection.names,
             "key": collection.key,
             "pictures": collection.images is not None,
+            "exports": list(EXPORTS),
+            "folder": str(session.project.folder),
         }
         return _json({**about, "state": session.to_dict(session.state)})
 
@@ -119,20 +156,35 @@ def make_app(session: Session, *, token: str, port: int) -> FastAPI:
 
     @app.post("/api/decide")
     def decide(decision: Decision) -> Response:
-        return _json(session.to_dict(session.decide(decision.items, decision.label)))
+        state = session.decide(decision.items, decision.label, mark=decision.mark)
+        return _json(session.to_dict(state))
 
     @app.post("/api/confirm")
     def confirm(confirmed: Confirmed) -> Response:
         return _json(session.to_dict(session.confirm(confirmed.items, confirmed.labels)))
 
+    @app.post("/api/relabel")
+    def relabel(relabeled: Relabeled) -> Response:
+        return _json(session.to_dict(session.relabel(relabeled.old, relabeled.new)))
+
     @app.post("/api/undo")
-    def undo() -> Response:
-        state, items = session.undo()
+    def undo(undone: Reversed) -> Response:
+        state, items = session.undo(undone.batch)
         return _json({**session.to_dict(state), "undone": items})
 
-    @app.get("/api/item/{item}")
-    def item(item: Number) -> Response:
-        return _json(session.describe(item))
+    @app.post("/api/redo")
+    def redo(redone: Reversed) -> Response:
+        state, items = session.redo(redone.batch)
+        return _json({**session.to_dict(state), "undone": items})
+
+    @app.post("/api/about")
+    def about(items: Items) -> Response:
+        return _json(session.describe(items.items))
+
+    @app.get("/api/similar/{item}")
+    def similar(item: Number) -> Response:
+        rows, cosines = session.similar(item)
+        return _json({"rows": rows.tolist(), "similarities": cosines.round(4).tolist()})
 
     @app.get("/thumbnail/{item}")
     def thumbnail(item: Number, request: Request) -> Response:
@@ -146,23 +198,24 @@ def make_app(session: Session, *, token: str, port: int) -> FastAPI:
         return Response(content, media_type="image/webp", headers=headers)
 
     @app.get("/picture/{item}")
-    def picture(item: Number) -> Response:
+    def picture(item: Number, full: Annotated[bool, Query()] = False) -> Response:
         try:
             return Response(
-                thumbnails.preview(item),
+                thumbnails.preview(item, full=full),
                 media_type="image/jpeg",
                 headers={"Cache-Control": "private, max-age=3600"},
             )
         except FewLabelsError:
             return Response(status_code=404)
 
-    @app.get("/labels.csv")
-    def labels(abstain: Annotated[float, Query()] = 0.0) -> Response:
-        headers = {"Content-Disposition": 'attachment; filename="labels.csv"'}
+    @app.get("/labels.{form}")
+    def labels(form: str, abstain: Annotated[float, Query()] = 0.0) -> Response:
+        if form not in EXPORTS:
+            return Response(status_code=404)
+        media_type, write = EXPORTS[form]
+        headers = {"Content-Disposition": f'attachment; filename="labels.{form}"'}
         return Response(
-            to_csv(session.rows(abstain=abstain)),
-            media_type="text/csv; charset=utf-8",
-            headers=headers,
+            write(session.rows(abstain=abstain)), media_type=media_type, headers=headers
         )
 
     return app
@@ -254,19 +307,29 @@ def bind(port: int) -> socket.socket:
     return listener
 
 
-def serve(session: Session, *, port: int, on_ready: Callable[[str], None]) -> None:
+def bind_again(port: int) -> socket.socket:
+    """A socket on the port of the last time, or on any free one if that is taken."""
+    try:
+        return bind(port)
+    except InputError:
+        return bind(0)
+
+
+def serve(session: Session, *, port: int | None = None, on_ready: Callable[[str], None]) -> None:
     """Serve until interrupted.
 
     Args:
         session: What to serve.
-        port: Where; 0 takes a free one.
+        port: Where; 0 takes a free one, None the one of the last time if it is free.
         on_ready: Gets the URL with the token, once the server listens.
     """
     # The matrices of a click are small: threads would cost more than they save.
     torch.set_num_threads(1)
-    listener = bind(port)
-    token = secrets.token_urlsafe(24)
-    port = listener.getsockname()[1]
+    journal = session.project.journal
+    kept = journal.about
+    listener = bind_again(int(kept.get(PORT, 0))) if port is None else bind(port)
+    token, port = kept.get(TOKEN) or secrets.token_urlsafe(24), listener.getsockname()[1]
+    journal.describe({TOKEN: token, PORT: str(port)})
     app = make_app(session, token=token, port=port)
     server = uvicorn.Server(
         uvicorn.Config(

@@ -11,6 +11,7 @@ The page names items by row number, everything else names them by name.
 
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 
 from fewlabels.errors import InputError
 from fewlabels.features import read_features
+from fewlabels.io.words import count
 from fewlabels.labeling.accuracy import Estimate, estimate_accuracy
 from fewlabels.labeling.answer import (
     DEFAULT_METHOD,
@@ -35,7 +37,16 @@ from fewlabels.labeling.answer import (
 )
 from fewlabels.labeling.collection import Collection, Extraction, known_names
 from fewlabels.labeling.inputs import identify, read_inputs
-from fewlabels.labeling.journal import IMPORT, PERSON, GivenLabel, ModelLabel
+from fewlabels.labeling.journal import (
+    CONFIRMED,
+    IMPORT,
+    NONE,
+    PERSON,
+    SKIP,
+    Batch,
+    GivenLabel,
+    ModelLabel,
+)
 from fewlabels.labeling.labels_file import check_label, read_labels, remark_lost
 from fewlabels.labeling.outputs import LabelRow, make_rows
 from fewlabels.labeling.project import Project, check_place, is_project
@@ -44,8 +55,9 @@ from fewlabels.labeling.suggestions import LIMITS, advise, list_outliers, sugges
 PAUSE = 0.35  # seconds without a decision before the thorough answer is computed
 N_SUGGESTED = 24
 N_CANDIDATES = 6
+N_SIMILAR = 500
 PERMILLE = 1000  # confidences are sent as whole numbers
-MARKS = {PERSON: "1", IMPORT: "2"}  # in the state; "0" is the model's
+MARKS = {PERSON: "1", IMPORT: "2", CONFIRMED: "3", NONE: "4", SKIP: "5"}  # "0" is the model's
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +66,7 @@ class State:
 
     version: int
     given: dict[str, GivenLabel]  # by name
+    marks: dict[str, str]  # "none" or "skip", by name
     class_names: tuple[str, ...]  # all ever used
     active: tuple[str, ...]  # those with a label, in the same order: the columns of the answer
     numbers: NDArray[np.int64]  # (N,) place in `active`, -1 where unlabelled
@@ -65,6 +78,12 @@ class State:
     # Rows that probably belong to no class, with this probability; the most probable first.
     outliers: Sequence[tuple[int, float]] = ()
     changed: Sequence[int] = ()  # rows, besides those decided, whose label the decision changed
+    undo: Batch | None = None  # what would be undone
+    redo: Batch | None = None
+
+    def is_open(self, name: str) -> bool:
+        """Whether the person has said nothing about an item."""
+        return name not in self.given and name not in self.marks
 
 
 class Session:
@@ -91,7 +110,13 @@ class Session:
         self.vectors = prepare(self.collection.features, method=method, settings=settings)
         self._lock = threading.Lock()  # one decision at a time
         self._wake, self._stop = threading.Event(), threading.Event()
-        self._state = self._solve(self._read(version=0, last=None))
+        # Versions of an earlier server, which an open page may still have, are others.
+        self._state = self._solve(self._read(version=time.time_ns() // 1000, last=None))
+        if self._state.answer is None:  # so that the page has images to begin with
+            suggested = suggest(self.vectors, self._state.numbers, None, n=N_SUGGESTED)
+            self._state = replace(self._state, suggested=suggested)
+        elif self.vectors.method.hides_labels:  # then it costs nothing
+            self._state = replace(self._state, estimate=self._estimate(self._state))
         self._wake.set()  # what takes longer follows in the background
         self._worker = threading.Thread(target=self._work, name="fewlabels-settle", daemon=True)
         self._worker.start()
@@ -108,48 +133,98 @@ class Session:
         """The last state."""
         return self._state
 
-    def decide(self, rows: Sequence[int], label: str | None) -> State:
-        """Give items a label; None removes theirs."""
+    def decide(self, rows: Sequence[int], label: str | None, *, mark: str | None = None) -> State:
+        """Give items a label; None removes theirs, or marks them as of no class or as skipped.
+
+        Args:
+            rows: Of the items.
+            label: Name of a class, perhaps a new one.
+            mark: "none" or "skip", for items that get no label.
+        """
+        if mark is not None and (mark not in (NONE, SKIP) or label is not None):
+            raise InputError(f"mark must be '{NONE}' or '{SKIP}', without a label, got '{mark}'.")
         label = None if label is None else _check_label(label)
-        return self._record(dict.fromkeys(self._names_of(rows), label))
+        return self._record(dict.fromkeys(self._names_of(rows), label), mark=mark)
 
     def confirm(self, rows: Sequence[int], labels: Sequence[str]) -> State:
-        """Make labels of the model the person's own: those that the person saw on the page."""
+        """Make labels of the model the person's own: those that the person saw on the page.
+
+        Of several at once nobody knows whether the person looked at each: they are kept as
+        "confirmed".
+        """
         if len(labels) != len(rows):
             raise InputError(
                 f"labels must be one for each of the {len(rows)} items, got {len(labels)}."
             )
         checked = [_check_label(label) for label in labels]
-        return self._record(dict(zip(self._names_of(rows), checked, strict=True)))
+        origin = PERSON if len(rows) == 1 else CONFIRMED
+        return self._record(dict(zip(self._names_of(rows), checked, strict=True)), origin=origin)
 
-    def undo(self) -> tuple[State, list[int]]:
-        """Undo the last decision; returns the new state, and the rows that it was about."""
+    def relabel(self, old: str, new: str | None) -> State:
+        """Rename a class; a name that exists joins the two, None removes the class's labels."""
+        new = None if new is None else _check_label(new)
         with self._lock:
-            names = self.project.journal.undo()
+            if old not in self._state.active:
+                raise InputError(f"old must be a class with a label, got '{old}'. Reload the page.")
+            if new == old:
+                return self._state
+            self.project.journal.relabel(old, new)
+            # A new name is the same class for the quick answer.
+            was = tuple(new if each == old and new else each for each in self._state.active)
+            joined = new in self._state.active
+            return self._replace(self._state if joined else replace(self._state, active=was))
+
+    def undo(self, batch: int | None = None) -> tuple[State, list[int]]:
+        """Undo the last decision; returns the new state, and the rows that it was about.
+
+        Args:
+            batch: Its number, as in `State.undo`: if there is a later one, nothing is undone.
+        """
+        return self._reverse(partial(self.project.journal.undo, batch))
+
+    def redo(self, batch: int | None = None) -> tuple[State, list[int]]:
+        """Bring back what was undone last; arguments and result as in `undo`."""
+        return self._reverse(partial(self.project.journal.redo, batch))
+
+    def _reverse(self, change: Callable[[], list[str]]) -> tuple[State, list[int]]:
+        with self._lock:
+            names = change()
             place = self.collection.rows
             rows = sorted(place[name] for name in names if name in place)
             return (self._replace() if names else self._state), rows
 
     def rows(self, *, abstain: float = 0.0) -> list[LabelRow]:
-        """All labels, by the thorough answer."""
+        """All labels, by the thorough answer; items marked as of no class have none."""
         state = self._state if self._state.settled else self._solve(self._state)
+        given = state.given | {
+            name: GivenLabel("", PERSON) for name, mark in state.marks.items() if mark == NONE
+        }
         names = self.collection.names
-        return make_rows(names, state.active, state.answer, state.given, abstain=abstain)
+        return make_rows(names, state.active, state.answer, given, abstain=abstain)
 
-    def describe(self, row: int) -> dict[str, Any]:
-        """The candidates and the history of one item."""
-        (name,) = self._names_of([row])
+    def describe(self, rows: Sequence[int]) -> dict[str, Any]:
+        """The most probable classes of some items together; the history if it is one item."""
+        names = self._names_of(rows)
         state = self._state
         candidates: list[dict[str, Any]] = []
-        if state.answer is not None:
-            probabilities = state.answer.probabilities[row]
+        if state.answer is not None and rows:
+            probabilities = state.answer.probabilities[list(rows)].mean(axis=0)
             order = np.argsort(-probabilities, kind="stable")[:N_CANDIDATES]
             candidates = [
                 {"label": state.active[way], "probability": round(float(probabilities[way]), 4)}
                 for way in order
             ]
-        history = self.project.journal.history(name)
-        return {"name": name, "candidates": candidates, "history": history}
+        history = self.project.journal.history(names[0]) if len(names) == 1 else []
+        return {"candidates": candidates, "history": history}
+
+    def similar(self, row: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """The rows most similar to one, itself first, and their cosines, (n,) each."""
+        self._names_of([row])
+        x = self.vectors.x.numpy()
+        cosines = x @ x[row]
+        cosines[row] = np.inf  # before its duplicates
+        order = np.argsort(-cosines, kind="stable")[:N_SIMILAR]
+        return order, np.minimum(cosines[order], 1)
 
     def _names_of(self, rows: Sequence[int]) -> list[str]:
         if outside := [row for row in rows if not 0 <= row < len(self.collection)]:
@@ -158,7 +233,9 @@ class Session:
             )
         return [self.collection.names[row] for row in rows]
 
-    def _record(self, labels: Mapping[str, str | None]) -> State:
+    def _record(
+        self, labels: Mapping[str, str | None], *, origin: str = PERSON, mark: str | None = None
+    ) -> State:
         if not labels:
             return self._state
         with self._lock:
@@ -171,33 +248,35 @@ class Session:
                     for name in labels
                     if name not in state.given
                 }
-            self.project.journal.decide(labels, origin=PERSON, predicted=predicted)
+            self.project.journal.decide(labels, origin=origin, predicted=predicted, mark=mark)
             return self._replace()
 
-    def _replace(self) -> State:
-        """The state after a change of the journal, with a quick answer."""
-        state = self._read(version=self._state.version + 1, last=self._state)
+    def _replace(self, last: State | None = None) -> State:
+        """The state after a change of the journal, with a quick answer from the last one."""
+        state = self._read(version=self._state.version + 1, last=last or self._state)
         self._state = state
         self._wake.set()
         return state
 
     def _read(self, *, version: int, last: State | None) -> State:
         """The journal's labels, and a quick answer from the last state's."""
-        given = self.project.given(self.collection)
-        class_names = tuple(self.project.journal.class_names)
+        given, journal = self.project.given(self.collection), self.project.journal
+        marks = {name: mark for name, mark in journal.marks.items() if name in self.collection.rows}
+        class_names = tuple(journal.class_names)
         labels = {name: each.label for name, each in given.items()}
         used = set(labels.values())
         active = tuple(name for name in class_names if name in used)
         numbers = self.collection.number(labels, active)
-        state = State(version, given, class_names, active, numbers, None)
+        state = State(version, given, marks, class_names, active, numbers, None)
+        state = replace(state, undo=journal.to_undo, redo=journal.to_redo)
         if last is None:
             return state
         names = self.collection.names
-        suggested = [row for row in last.suggested if names[row] not in given]
+        suggested = [row for row in last.suggested if state.is_open(names[row])]
         state = replace(state, estimate=last.estimate, suggested=suggested)
         if len(active) < 2:
-            return replace(state, outliers=[])
-        outliers = [(row, p) for row, p in last.outliers if names[row] not in given]
+            return replace(state, outliers=[], estimate=None)
+        outliers = [(row, p) for row, p in last.outliers if state.is_open(names[row])]
         state = replace(state, outliers=outliers)
         if last.answer is None:
             return self._solve(state)
@@ -224,21 +303,25 @@ class Session:
         It is not settled if a decision was made meanwhile.
         """
         state = self._solve(state)
-        outdated = partial(self._outdated, state)
-        estimate = None
-        if state.answer is not None:
-            n_way = len(state.active)
-            estimate = estimate_accuracy(
-                self.vectors,
-                state.numbers,
-                n_way=n_way,
-                answer=state.answer,
-                cancelled=outdated,
-            )
-        if outdated():
+        estimate = self._estimate(state)
+        if self._outdated(state):
             return state
-        suggested = suggest(self.vectors, state.numbers, state.answer, n=N_SUGGESTED)
+        n, names = N_SUGGESTED + len(state.marks), self.collection.names
+        suggested = suggest(self.vectors, state.numbers, state.answer, n=n)
+        suggested = [row for row in suggested if state.is_open(names[row])][:N_SUGGESTED]
         return replace(state, settled=True, estimate=estimate, suggested=suggested)
+
+    def _estimate(self, state: State) -> Estimate | None:
+        """The estimate of accuracy; None if a decision was made meanwhile."""
+        if state.answer is None:
+            return None
+        return estimate_accuracy(
+            self.vectors,
+            state.numbers,
+            n_way=len(state.active),
+            answer=state.answer,
+            cancelled=partial(self._outdated, state),
+        )
 
     def _search(self, state: State) -> State:
         """The settled state with the outliers; not searched if a decision was made meanwhile."""
@@ -249,7 +332,10 @@ class Session:
         )
         if found is None:
             return state
-        outliers = [(row, float(found[row])) for row in list_outliers(found)]
+        names = self.collection.names
+        outliers = [
+            (row, float(found[row])) for row in list_outliers(found) if state.is_open(names[row])
+        ]
         return replace(state, searched=True, outliers=outliers)
 
     def _outdated(self, state: State) -> bool:
@@ -287,25 +373,29 @@ class Session:
         )
 
     def to_dict(self, state: State) -> dict[str, Any]:
-        """A state for the page: labels as class numbers, confidences in thousandths."""
+        """A state for the page: labels as numbers of active classes, confidences in thousandths."""
         if state.answer is None:
-            given = {name: each.label for name, each in state.given.items()}
-            labels = self.collection.number(given, state.class_names)
+            labels = state.numbers.copy()
             confidence = np.where(labels >= 0, PERMILLE, 0)
         else:
-            place = {name: number for number, name in enumerate(state.class_names)}
-            labels = np.array([place[name] for name in state.active])[state.answer.labels]
+            labels = state.answer.labels.copy()
             # Rounded down, so that no doubtful label looks sure.
             confidence = (PERMILLE * state.answer.confidences).astype(np.int64)
-        marks = bytearray(b"0" * len(self.collection))
+        marks, place = bytearray(b"0" * len(self.collection)), self.collection.rows
         for name, each in state.given.items():
-            marks[self.collection.rows[name]] = ord(MARKS.get(each.origin, "1"))
+            marks[place[name]] = ord(MARKS.get(each.origin, "1"))
+        for name, mark in state.marks.items():
+            marks[place[name]] = ord(MARKS[mark])
+            if mark == NONE:
+                labels[place[name]] = -1
+        number = {name: number for number, name in enumerate(state.class_names)}
         estimate = state.estimate
         return {
             "version": state.version,
             "settled": state.settled,
             "searched": state.searched,
-            "classes": list(state.class_names),
+            "classes": list(state.active),
+            "colors": [number[name] for name in state.active],
             "labels": labels.tolist(),
             "confidence": confidence.tolist(),
             "marks": marks.decode(),
@@ -314,6 +404,8 @@ class Session:
             "outliers": [(row, round(PERMILLE * p)) for row, p in state.outliers],
             "doubtful_below": round(PERMILLE * LIMITS.doubtful),
             "estimate": None if estimate is None else estimate._asdict(),
+            "undo": None if state.undo is None else state.undo._asdict(),
+            "redo": None if state.redo is None else state.redo._asdict(),
             "advice": advise(state.answer, state.numbers, estimate),
         }
 
@@ -338,7 +430,7 @@ def open_session(
     """A session of a project, which is begun if it does not exist yet.
 
     Args:
-        folder: Of the project.
+        folder: Of the project. For photos, the project is the folder NAME.fewlabels beside them.
         photos: What a new project is of: a folder of images or a file of features.
         labels: To import: a CSV file, or for a new project a folder with one sub-folder per class.
         extraction: How images become features.
@@ -348,11 +440,16 @@ def open_session(
     """
     check_method(method, settings)
     collection, remarks = None, []
+    if photos is None and not is_project(folder) and _is_photos(folder):
+        folder, photos = project_beside(folder), folder
     if is_project(folder):
         identify(folder).check_backbone(extraction.backbone)
         project = Project.open(folder, write=True)
     elif photos is None:
-        raise InputError(f"{folder} is not a labelling project yet. Begin it with photos=FOLDER.")
+        raise InputError(
+            f"{folder} is not a labelling project yet, and no folder of photos. "
+            "Check the path for typos, or begin the project with photos=FOLDER."
+        )
     else:
         named = identify(photos)
         check_place(folder, named.root)
@@ -362,7 +459,7 @@ def open_session(
     try:
         if collection is None:
             collection, remarks = _update(project, photos, labels, extraction)
-        for remark in remarks:
+        for remark in [*remarks, f"Labelling {count(len(collection), 'image')} ..."]:
             on_remark(remark)
         return Session(project, collection, method=method, settings=settings)
     except BaseException:
@@ -370,10 +467,24 @@ def open_session(
         raise
 
 
+def project_beside(photos: Path) -> Path:
+    """Where the project of a folder of photos, or of a file of features, is kept by default."""
+    photos = photos.resolve()
+    return photos.with_name(f"{photos.name if photos.is_dir() else photos.stem}.fewlabels")
+
+
+def _is_photos(path: Path) -> bool:
+    """Whether something to label may be there: a file, or a folder that is not empty."""
+    return path.is_file() or (path.is_dir() and any(path.iterdir()))
+
+
 def _update(
     project: Project, photos: Path | None, labels: Path | None, extraction: Extraction
 ) -> tuple[Collection, list[str]]:
     """The items of a project after new images and labels were added, and remarks."""
+    moved = photos is not None and project.root is not None and not project.root.is_dir()
+    if photos is not None and moved and photos.is_dir():
+        project.move_photos(photos)
     if photos is not None and not _is_of(project, photos):
         raise InputError(
             f"photos must be left out for {project.folder}, which is a project of "

@@ -6,11 +6,13 @@ from pathlib import Path
 
 from PIL import Image, ImageOps
 
+from fewlabels.data.decoding import decode
 from fewlabels.errors import InputError
 from fewlabels.io.files import write_file
 from fewlabels.labeling.collection import Collection
 
-SIDE = 224  # pixels of a square thumbnail: 112 on a screen with two pixels per point
+SIDE = 224  # pixels of the shorter side: 112 on a screen with two pixels per point
+LONGEST = 3 * SIDE  # of the longer side: what is longer is cut off on both ends
 PREVIEW_SIDE = 1280  # the longer side of the large picture
 QUALITY = 74  # of WebP, 0 to 100: above it, files grow faster than pictures improve
 PREVIEW_QUALITY = 88  # of JPEG, 0 to 100
@@ -26,42 +28,50 @@ class Thumbnails:
         self._making = threading.Semaphore(AT_ONCE)
 
     def get(self, row: int) -> tuple[bytes, str]:
-        """A square WebP picture and its tag, which changes with the content."""
+        """The whole picture, small, as WebP, and its tag, which changes with the content."""
         self._require(row)
         assert self.collection.images is not None
-        tag = f"{self.collection.images.digest(row)}-{SIDE}"
+        tag = f"{self.collection.images.digest(row)}-{SIDE}-whole"
         path = self.folder / tag[:2] / f"{tag}.webp"
         try:
             return path.read_bytes(), tag
         except OSError:
             pass
         with self._making:
-            content = make_thumbnail(self.collection.images.read(row))
+            content = make_thumbnail(self._read(row, SIDE))
         write_file(path, content)
         return content, tag
 
-    def preview(self, row: int) -> bytes:
-        """The whole picture, larger, as JPEG."""
-        self._require(row)
-        assert self.collection.images is not None
+    def preview(self, row: int, *, full: bool = False) -> bytes:
+        """The whole picture as JPEG, at its full size or larger than the thumbnail."""
         with self._making:
-            image = self.collection.images.read(row)
-            image.thumbnail((PREVIEW_SIDE, PREVIEW_SIDE), Image.Resampling.BICUBIC)
+            image = self._read(row, None if full else PREVIEW_SIDE)
+            if not full:
+                image.thumbnail((PREVIEW_SIDE, PREVIEW_SIDE), Image.Resampling.BICUBIC)
             return _encode(image, "JPEG", quality=PREVIEW_QUALITY)
 
-    def _require(self, row: int) -> None:
-        if not 0 <= row < len(self.collection) or self.collection.path(row) is None:
+    def _require(self, row: int) -> Path:
+        path = self.collection.path(row) if 0 <= row < len(self.collection) else None
+        if path is None:
             raise InputError(f"item {row} has no picture.")
+        return path
+
+    def _read(self, row: int, side: int | None) -> Image.Image:
+        return decode(self._require(row), where=self.collection.names[row], side=side)
 
 
 def make_thumbnail(image: Image.Image, *, side: int = SIDE) -> bytes:
+    """The picture with this shorter side as WebP; of long pictures the middle."""
+    scale = side / min(image.size)
+    size = tuple(max(side, min(LONGEST, round(scale * each))) for each in image.size)
+    small = ImageOps.fit(image, (size[0], size[1]), Image.Resampling.BICUBIC)
+    return _encode(small, "WEBP", quality=QUALITY, method=2)
+
+
+def make_square(image: Image.Image, *, side: int) -> bytes:
     """The central square of a picture as WebP."""
-    return _encode(
-        ImageOps.fit(image, (side, side), Image.Resampling.BICUBIC),
-        "WEBP",
-        quality=QUALITY,
-        method=2,
-    )
+    square = ImageOps.fit(image, (side, side), Image.Resampling.BICUBIC)
+    return _encode(square, "WEBP", quality=QUALITY, method=2)
 
 
 def _encode(image: Image.Image, form: str, **options: int) -> bytes:

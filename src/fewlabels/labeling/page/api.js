@@ -3,17 +3,17 @@
 const token = document.querySelector('meta[name="fewlabels-token"]').content;
 
 export class Refused extends Error {}
-export class Unreachable extends Error {}
+class Unreachable extends Error {}
 
 async function ask(path, options = {}) {
   let answer;
   try {
     answer = await fetch(path, { cache: "no-store", ...options });
   } catch {
-    throw new Unreachable("The server does not answer. Your earlier decisions are saved. Start the server again and open the link that it prints.");
+    throw new Unreachable("The server does not answer. Start it again: this page then goes on.");
   }
   if (answer.status === 204) return null;
-  if (answer.status === 403 || answer.status === 421) throw new Unreachable("The server was restarted: open the link that it printed.");
+  if (answer.status === 403 || answer.status === 421) throw new Unreachable("This is another server than before: open the link that it printed.");
   const content = await answer.json().catch(() => ({}));
   if (!answer.ok) throw new Refused(content.error || `The server refused (${answer.status}).`);
   return content;
@@ -24,7 +24,10 @@ const post = (path, body) =>
 
 export const getProject = () => ask("/api/project");
 export const getState = (since) => ask(`/api/state?since=${since}`);
-export const getItem = (item) => ask(`/api/item/${item}`);
-export const decide = (items, label) => post("/api/decide", { items, label });
+export const about = (items) => post("/api/about", { items });
+export const similar = (item) => ask(`/api/similar/${item}`);
+export const decide = (items, label, mark = null) => post("/api/decide", { items, label, mark });
 export const confirm = (items, labels) => post("/api/confirm", { items, labels });
-export const undo = () => post("/api/undo", {});
+export const relabel = (old, name) => post("/api/relabel", { old, new: name });
+export const undo = (batch) => post("/api/undo", { batch });
+export const redo = (batch) => post("/api/redo", { batch });

@@ -1,15 +1,18 @@
 // The labelling page: moving around, keys, clicks, and the start.
 
 import * as api from "./api.js";
-import { confirm, labelAs, poll, removeLabels, setState, trouble, undo } from "./decisions.js";
-import { candidatesInSight, focus, grid, inspect, pinnedSection, relayout, resize, sectionInSight, whenChosen } from "./display.js";
-import { $, Palette, toast } from "./panels.js";
-import { acting, largePicture, page, views } from "./shared.js";
+import "./drag.js";
+import { confirm, confirmSection, labelAs, redo, relabel, removeLabels, setMark, setState, trouble, undo, watch } from "./decisions.js";
+import { candidates, currentSection, focus, grid, inspect, isLarge, namesNew, relayout, resize } from "./display.js";
+import { $, Palette, isMeant, toast } from "./panels.js";
+import { acting, className, count, largePicture, mine, outliers, page, views } from "./shared.js";
 
-const ABOVE = 12; // pixels above the first row of a section after a jump to it
+const ABOVE = 7; // pixels above the first row of a section after a jump to it
+const SETTLE = 400; // milliseconds in which a label that just changed is not confirmed: nobody has read it yet
+const ALIKE = 0.5; // of the similarity between the most similar image and the rest: those above are "like this"
+const LETTERS = "fewlabels-letters"; // whether single letters are keys
 
 const palette = new Palette((label) => labelAs(label));
-whenChosen({ label: labelAs, goToClass });
 
 // ---- moving around
 
@@ -22,74 +25,191 @@ function setView(name) {
   focus(page.layout.order[0]);
 }
 
+let beforeFilter = null; // the item in focus before a filter hid it
 function setFilter(words) {
+  if (!page.filter) beforeFilter = page.focused;
   page.filter = words.trim().toLowerCase();
   if ($("filter").value.trim().toLowerCase() !== page.filter) $("filter").value = words;
-  $("grid").scrollTop = 0;
   relayout();
+  if (!page.filter && page.layout.place.has(beforeFilter)) page.focused = beforeFilter;
+  $("grid").scrollTop = 0;
+  focus(page.focused ?? page.layout.order[0]);
 }
 
 function clear() {
-  if (page.selected.size) page.selected.clear();
-  else if (page.filter) setFilter("");
-  else page.focused = null;
+  if (isLarge()) enlarge(false);
+  else if (page.selected.size) page.selected.clear();
+  else if (page.filter) return setFilter("");
+  else if (page.view === "like") return setView("class");
   relayout();
 }
 
-function goToClass(number) {
+function goToClass(way) {
   if (page.view !== "class") {
     page.view = "class";
     relayout();
   }
-  const target = page.layout.sections.find((each) => each.number === number);
-  if (!target) return toast(`No image is “${page.state.classes[number]}” yet`);
-  goTo(target);
-}
-
-// Scrolled past the section's own heading, which repeats the pinned one.
-function goTo(target) {
-  focus(target.items[0]);
-  $("grid").scrollTop = target.top + target.head - ABOVE;
-}
-
-function jump(step) {
-  const target = page.layout.sections[page.layout.sections.indexOf(sectionInSight()) + step];
+  const target = page.layout.sections.find((each) => each.way === way);
   if (target) goTo(target);
 }
 
+// Scrolled past the section's own heading, which repeats the bar's.
+const scrollTo = (target) => ($("grid").scrollTop = target.top + target.head - ABOVE);
+
+function goTo(target) {
+  scrollTo(target);
+  focus(target.items[0]);
+  scrollTo(target);
+}
+
+function jump(step) {
+  const all = page.layout.sections;
+  const target = all[all.findIndex((each) => each.key === currentSection()?.key) + step];
+  if (target) goTo(target);
+}
+
+// The next section with something to confirm, after the last one the first.
+function nextOpen() {
+  const all = page.layout.sections;
+  const at = all.findIndex((each) => each.key === currentSection()?.key);
+  const target = [...all.slice(at + 1), ...all.slice(0, at + 1)].find((each) => each.open.length);
+  if (target) goTo(target);
+  else toast("Every image of every class has your label");
+}
+
 function selectSection() {
-  page.selected = new Set(sectionInSight()?.items ?? []);
+  page.selected = new Set(currentSection()?.items ?? []);
   grid.render(true);
   inspect();
 }
 
 function openPalette() {
-  if (acting().length) palette.open(page.state.classes, candidatesInSight());
+  if (acting().length) palette.open(page.state.classes, candidates() ?? []);
 }
 
-function lightbox() {
-  if (page.focused === null || !page.project.pictures) return;
-  $("lightbox-picture").src = largePicture(page.focused);
-  $("lightbox").showModal();
+// ---- similar images
+
+async function similarTo(item) {
+  const { rows, similarities } = await api.similar(item);
+  return new Map(rows.map((row, i) => [row, similarities[i]]));
 }
 
-const hasLabel = () => acting().some((item) => page.state.labels[item] >= 0);
-const confirmOrName = () => (hasLabel() ? confirm(acting()) : openPalette());
+async function moreLikeThis() {
+  if (page.focused === null) return;
+  const item = page.focused;
+  page.like = { item, similar: await similarTo(item) };
+  setView("like");
+}
+
+// Among images of no class: those as similar as its nearest neighbours.
+async function selectAlike() {
+  const item = page.focused;
+  if (item === null) return;
+  const similar = await similarTo(item);
+  const others = outliers().filter((each) => each !== item && similar.has(each));
+  const [best, worst] = [Math.max(...others.map((each) => similar.get(each))), Math.min(...similar.values())];
+  page.selected = new Set([item, ...others.filter((each) => similar.get(each) > worst + ALIKE * (best - worst))]);
+  grid.render(true);
+  inspect();
+  toast(`${count(page.selected.size, "image")} selected: name their class`);
+}
+
+// ---- the picture large
+
+function enlarge(on = !isLarge()) {
+  if (page.focused === null || !page.project.pictures) on = false;
+  document.body.classList.toggle("large", on);
+  for (const part of document.querySelectorAll(".top, .rail, main")) part.inert = on;
+  zoom(false);
+  inspect();
+  if (!on) $("grid").focus({ preventScroll: true });
+  else $("picture-button").focus();
+}
+
+function zoom(on = !$("picture-button").classList.contains("zoomed")) {
+  $("picture-button").classList.toggle("zoomed", on);
+  if (on && page.focused !== null) $("picture").src = largePicture(page.focused, true);
+}
+
+// ---- decisions
+
+function confirmOrName() {
+  if (namesNew()) return openPalette();
+  const items = acting();
+  if (items.length === 1 && performance.now() - (page.newLabel ?? -SETTLE) < SETTLE) {
+    page.newLabel = -SETTLE;
+    return toast(`The label just changed to “${className(items[0])}”: press again to confirm`);
+  }
+  if (items.length === 1 && mine(items[0]) && page.state.marks[items[0]] === "1") return focus(page.layout.step(items[0], "ArrowRight"));
+  confirm(items);
+}
+
+// What the button in the bar says. After a question was answered, nothing can happen by a double click: go on.
+async function confirmCurrent(all = false) {
+  const section = currentSection();
+  if (section?.way === undefined) return;
+  if (!section.open.length || (await confirmSection(section, all))) return nextOpen();
+  const left = page.layout.sections.find((each) => each.key === section.key);
+  if (left) scrollTo(left);
+}
+
+function pickDigit(digit) {
+  const offered = acting().length ? candidates() : [];
+  if (offered === null) return toast("The likely classes are being loaded");
+  if (offered[digit - 1]) labelAs(offered[digit - 1].label);
+}
+
+// ---- a class: rename, merge, delete
+
+let classInQuestion;
+function openClass(name) {
+  if (name === undefined) return;
+  classInQuestion = name;
+  $("class-name").value = name;
+  describeClass();
+  $("class-dialog").showModal();
+  $("class-name").select();
+}
+
+function describeClass() {
+  const { state } = page;
+  const typed = $("class-name").value.trim();
+  const mineOf = (name) => state.marks.filter((_, item) => mine(item) && className(item) === name).length;
+  const other = typed !== classInQuestion && state.classes.includes(typed);
+  $("class-rename").textContent = other ? `Merge into “${typed}”` : "Rename";
+  $("class-rename").disabled = !typed || typed === classInQuestion;
+  $("class-note").textContent = other
+    ? `${count(mineOf(classInQuestion), "label")} of “${classInQuestion}” become “${typed}”.`
+    : `${count(mineOf(classInQuestion), "label")}. Type the name of another class to merge them. Deleting removes the labels, not the images.`;
+}
+
+async function renameClass() {
+  const name = $("class-name").value.trim();
+  $("class-dialog").close();
+  if (name && name !== classInQuestion && (await isMeant(name, page.state.classes.filter((each) => each !== classInQuestion)))) relabel(classInQuestion, name);
+}
 
 // ---- keys
 
 const KEYS = {
-  Enter: (event) => (event.shiftKey ? confirm(sectionInSight()?.open ?? []) : confirmOrName()),
+  Enter: (event) => (event.shiftKey ? confirmCurrent() : confirmOrName()),
   " ": () => focus(page.focused ?? page.layout.order[0], { toggle: true }),
   Backspace: removeLabels,
   Delete: removeLabels,
-  u: undo,
+  u: (event) => (event.shiftKey ? redo() : undo()),
   l: openPalette,
   0: openPalette,
+  n: () => setMark("none"),
+  s: () => setMark("skip"),
+  m: moreLikeThis,
+  a: () => page.view === "outliers" && selectAlike(),
+  r: () => openClass(currentSection()?.way === undefined ? undefined : currentSection().title),
+  f: () => $("grid").classList.toggle("whole"),
+  z: () => isLarge() && zoom(),
   v: () => setView(views()[(views().indexOf(page.view) + 1) % views().length]),
   "/": () => $("filter").focus(),
   "?": () => $("help").showModal(),
-  o: lightbox,
+  o: () => enlarge(),
   d: () => $("download").click(),
   "+": () => resize(1),
   "=": () => resize(1),
@@ -98,54 +218,132 @@ const KEYS = {
   "]": () => jump(1),
   Escape: clear,
 };
-for (const key of ["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "Home", "End"])
-  KEYS[key] = (event) => focus(page.layout.step(page.focused, key), { extend: event.shiftKey });
-for (let digit = 1; digit <= 9; digit++) KEYS[digit] = () => page.state.classes[digit - 1] && labelAs(page.state.classes[digit - 1]);
+const MOVES = ["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "Home", "End"];
+for (const key of MOVES) KEYS[key] = (event) => focus(page.layout.step(page.focused, key), { extend: event.shiftKey });
+for (let digit = 1; digit <= 9; digit++) KEYS[digit] = () => pickDigit(digit);
+const REPEATED = [...MOVES, "+", "=", "-", "[", "]"]; // a key that is held down decides only once
+const lettersOn = () => localStorage.getItem(LETTERS) !== "off";
+
+function moveTab(tab, step) {
+  const all = [...document.querySelectorAll("[data-view]")].filter((each) => !each.hidden);
+  const next = all[(all.indexOf(tab) + step + all.length) % all.length];
+  setView(next.dataset.view);
+  next.focus();
+}
 
 document.addEventListener("keydown", (event) => {
   if (!page.state || document.querySelector("dialog[open]")) return;
-  if (event.target.matches("input")) {
-    if (event.key !== "Escape" && event.key !== "Enter") return;
-    if (event.key === "Escape") setFilter("");
+  const { target, key } = event;
+  if (target.matches("input")) {
+    if (key !== "Escape" && key !== "Enter") return;
+    if (key === "Escape") setFilter("");
     $("grid").focus();
     return event.preventDefault();
   }
-  if (event.target.matches("button, a") && (event.key === "Enter" || event.key === " ")) return; // the browser presses it
+  if (target.matches("[role=tab]") && (key === "ArrowLeft" || key === "ArrowRight")) {
+    moveTab(target, key === "ArrowLeft" ? -1 : 1);
+    return event.preventDefault();
+  }
+  // On a button the browser presses it; the large picture is none to press.
+  if (target.matches("button:not(.picture), a") && ((key === "Enter" && !event.shiftKey) || key === " ")) return;
   const withControl = event.ctrlKey || event.metaKey;
-  if (withControl && event.key === "z") undo();
-  else if (withControl && event.key === "a") selectSection();
+  if (withControl && key.toLowerCase() === "z") event.shiftKey ? redo() : undo();
+  else if (withControl && key === "y") redo();
+  else if (withControl && key === "a") selectSection();
   else if (withControl || event.altKey) return;
   else {
-    const act = KEYS[event.key.length === 1 ? event.key.toLowerCase() : event.key];
-    if (!act) return;
+    const letter = key.length === 1 ? key.toLowerCase() : key;
+    const act = KEYS[letter];
+    if (!act || (!lettersOn() && /^[a-z]$/.test(letter))) return;
+    event.preventDefault();
+    if (event.repeat && !REPEATED.includes(letter)) return;
     act(event);
-    if (event.key !== "/" && event.key !== "?") $("grid").focus({ preventScroll: true });
+    if (letter !== "/" && letter !== "?" && !isLarge()) $("grid").focus({ preventScroll: true });
+    return;
   }
   event.preventDefault();
 });
 
-// ---- clicks
+// ---- clicks: the grid gets the focus back, so that the next key acts on the picture
+
+const toGrid = () => $("grid").focus({ preventScroll: true });
+function onClick(id, act) {
+  $(id).addEventListener("click", (event) => {
+    act(event);
+    if (event.detail > 0 && !isLarge() && !document.querySelector("dialog[open]")) toGrid();
+  });
+}
+const once = (act) => (event) => event.detail < 2 && act(event); // the second click of a double click does nothing
 
 $("canvas").addEventListener("click", (event) => {
   const tile = event.target.closest(".tile");
   if (tile) focus(Number(tile.dataset.item), { extend: event.shiftKey, toggle: event.ctrlKey || event.metaKey || page.several });
 });
-$("canvas").addEventListener("dblclick", lightbox);
-$("undo").addEventListener("click", undo);
+$("canvas").addEventListener("dblclick", (event) => event.target.closest(".tile") && enlarge(true));
+$("canvas").addEventListener("contextmenu", (event) => {
+  const tile = event.target.closest(".tile");
+  if (!tile || event.shiftKey) return; // with Shift, the browser's own menu
+  event.preventDefault();
+  const item = Number(tile.dataset.item);
+  if (!page.selected.has(item)) focus(item);
+  openPalette();
+});
+$("classes").addEventListener("contextmenu", (event) => {
+  const button = event.target.closest("button");
+  if (!button || event.shiftKey) return;
+  event.preventDefault();
+  openClass(page.state.classes[button.dataset.way]);
+});
+onClick("classes", (event) => {
+  const button = event.target.closest("button");
+  if (button) goToClass(Number(button.dataset.way));
+});
+onClick("candidates", once((event) => {
+  const button = event.target.closest("button");
+  if (button) labelAs(button.dataset.label);
+}));
+onClick("undo", once(undo));
+onClick("redo", once(redo));
+onClick("confirm", once(confirmOrName));
+onClick("other", openPalette);
+onClick("none", once(() => setMark("none")));
+onClick("skip", once(() => setMark("skip")));
+onClick("like", once(moreLikeThis));
+onClick("alike", once(selectAlike));
+onClick("remove", once(removeLabels));
+onClick("pinned-confirm", once(() => confirmCurrent()));
+onClick("pinned-all", once(() => confirmCurrent(true)));
+onClick("rename", () => openClass(currentSection()?.title));
+onClick("start", () => setView("check"));
+onClick("outliers", () => setView("outliers"));
+onClick("picture-button", () => (isLarge() ? zoom() : enlarge(true)));
+onClick("close-large", () => enlarge(false));
+for (const tab of document.querySelectorAll("[data-view]"))
+  tab.addEventListener("click", (event) => {
+    setView(tab.dataset.view);
+    if (event.detail > 0) toGrid();
+  });
 $("help-button").addEventListener("click", () => $("help").showModal());
-$("confirm").addEventListener("click", confirmOrName);
-$("other").addEventListener("click", openPalette);
-$("remove").addEventListener("click", removeLabels);
 $("several").addEventListener("click", () => {
   page.several = !page.several;
   $("several").setAttribute("aria-pressed", page.several);
 });
-$("pinned-confirm").addEventListener("click", () => confirm(pinnedSection()?.open ?? []));
-$("picture-button").addEventListener("click", lightbox);
-$("lightbox").addEventListener("click", () => $("lightbox").close());
 $("filter").addEventListener("input", (event) => setFilter(event.target.value));
-for (const tab of document.querySelectorAll("[data-view]")) tab.addEventListener("click", () => setView(tab.dataset.view));
-$("outliers").addEventListener("click", () => setView("outliers"));
+$("class-name").addEventListener("input", describeClass);
+$("class-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  renameClass();
+});
+$("class-delete").addEventListener("click", () => {
+  $("class-dialog").close();
+  relabel(classInQuestion, null);
+});
+$("class-cancel").addEventListener("click", () => $("class-dialog").close());
+for (const answer of ["yes", "no"]) $(`ask-${answer}`).addEventListener("click", () => $("ask").close(answer));
+$("ask").addEventListener("keydown", (event) => event.key === "y" && !event.repeat && $("ask").close("yes"));
+$("letters").checked = lettersOn();
+$("letters").addEventListener("change", (event) => localStorage.setItem(LETTERS, event.target.checked ? "on" : "off"));
+document.addEventListener("click", (event) => $("exports").contains(event.target) && !event.target.closest("a") || ($("exports").open = false));
 new ResizeObserver(() => page.layout && relayout()).observe($("grid"));
 
 // ---- the start
@@ -156,10 +354,13 @@ try {
   document.title = `${page.project.title} · fewlabels`;
   $("title").textContent = page.project.title;
   $("title").title = page.project.title;
+  for (const link of $("exports").querySelectorAll("a")) link.hidden = !page.project.exports.some((form) => link.download.endsWith(form));
+  $("more-exports").textContent = `fewlabels label ${page.project.folder} --copy-to sorted --report report.html`;
+  if (page.state.classes.length < 2) page.view = "begin";
   relayout();
   focus(page.layout.order[0]);
-  $("grid").focus({ preventScroll: true });
-  if (!page.state.searched) poll();
+  toGrid();
+  watch();
 } catch (error) {
   trouble(error.message);
 }

@@ -1,44 +1,57 @@
-// Shows the last state: the grid, the section at the top, the selected image.
+// Shows the last state: the grid, the section in question, the selected image.
 
 import * as api from "./api.js";
-import { Grid } from "./grid.js";
+import { follower } from "./decisions.js";
+import { Grid, element } from "./grid.js";
 import { Layout } from "./layout.js";
-import { $, color, percent, showCandidates, showClasses, showHistory, showInspector, showProgress, showOutliers } from "./panels.js";
-import { sections } from "./sections.js";
-import { acting, className, doubtful, largePicture, mine, page, picture, outliers } from "./shared.js";
+import { $, color, percent, showCandidates, showClasses, showHistory, showOutliers, showPicture, showProgress } from "./panels.js";
+import { byName, matches, sections } from "./sections.js";
+import { acting, beginning, className, doubtful, largePicture, mark, mine, none, number, outliers, page, picture, skipped } from "./shared.js";
 
 const SIZES = [72, 88, 112, 144, 192];
 const DETAILS = 90; // milliseconds without a move before the candidates of an image are requested
-const N_GUESSES = 6; // as many as the server sends, so that nothing moves when they arrive
+const N_DIGITS = 9; // classes that have a key while there is no answer yet
+const N_STRIP = 8; // selected images that are shown beside the grid
+const N_EXAMPLES = 4; // labelled images of a likely class
+const N_KNOWN = 500; // images whose candidates are kept
 const WIDE = matchMedia("(min-width: 1001px)"); // where the selected picture is shown large
 
-let size = matchMedia("(max-width: 640px)").matches ? 1 : 2;
-let current = null; // the section at the top of the screen
-let inspected = null; // the selected item
-let candidates = []; // its classes
+let size = matchMedia("(max-width: 640px), (max-height: 560px)").matches ? 1 : 2;
+let above = null; // the section at the top of the screen
+let current = null; // the section that the bar and Shift+Enter are about
 let asking;
-const on = { label: null, goToClass: null }; // what clicks beside the grid do, see `whenChosen`
+const known = new Map(); // candidates and history by selection, as last shown
 
-export const grid = new Grid($("grid"), $("canvas"), { describe, onSection });
-export const whenChosen = (does) => Object.assign(on, does);
-export const candidatesInSight = () => candidates;
-export const pinnedSection = () => current;
-export const sectionInSight = () => page.layout.sectionOf(page.focused) ?? current;
+export const grid = new Grid($("grid"), $("canvas"), { describe, onSection, onMissing });
+export const currentSection = () => current;
+// The likely classes beside the picture, in the order of their keys; nothing while they are loaded.
+export function candidates() {
+  const offered = known.get(key(acting()))?.candidates;
+  // Of an answer that is older or newer than the state, a class may have another name.
+  return offered?.length ? offered.filter(({ label }) => page.state.classes.includes(label)) : guesses();
+}
+
+const key = (items) => items.join();
+// While there are fewer than two classes, nothing is likelier than another.
+const guesses = () => (page.state.classes.length < 2 ? page.state.classes.slice(0, N_DIGITS).map((label) => ({ label, probability: 0 })) : null);
 
 function describe(item) {
   const { state, project } = page;
-  const label = className(item);
-  const sure = state.outliers.has(item) ? `if any; ${percent(state.outliers.get(item))} none of these` : `${percent(state.confidence[item])} sure`;
-  const who = { 1: "your label", 2: "given label" }[state.marks[item]] ?? (label ? sure : "");
+  const label = none(item) ? "none of these" : className(item);
+  const strange = state.outliers.get(item);
+  const guess = beginning() ? "a guess" : `${percent(state.confidence[item])} sure`;
+  const who = { 1: "your label", 2: "given label", 3: "confirmed with others", 4: "your decision", 5: "skipped" }[mark(item)];
+  const words = who ?? (!label ? "" : strange ? `${percent(strange)} none of these` : guess);
   return {
     name: project.names[item],
     picture: picture(item),
-    label,
+    label: label && beginning() && !who ? `${label}?` : label,
     color: state.labels[item] < 0 ? "var(--line)" : color(state.labels[item]),
-    words: [project.names[item], label || "no label", who].filter(Boolean).join(", "),
-    note: [label || "no label", who].filter(Boolean).join(", "),
-    mine: { 1: "yours", 2: "given" }[state.marks[item]],
-    doubt: doubtful(item) ? percent(state.confidence[item]).replace(" ", "") : "",
+    words: [project.names[item], label || "no label", words, page.missing.has(item) && "file is missing"].filter(Boolean).join(", "),
+    note: !who && strange && label ? `Probably none of your classes (${percent(strange)}); closest: ${label}` : [label || "no label", words].filter(Boolean).join(", "),
+    mine: { 1: "mine", 2: "mine given", 3: "mine given", 4: "mine", 5: "mine skipped" }[mark(item)],
+    sign: { 4: "∅", 5: "?" }[mark(item)] ?? "✓",
+    doubt: strange && !who ? `∅ ${percent(strange)}` : doubtful(item) && !beginning() ? percent(state.confidence[item]) : "",
     selected: page.selected.has(item),
     focused: item === page.focused,
     changed: page.changed.has(item),
@@ -50,8 +63,9 @@ export function relayout({ keep } = {}) {
   const style = getComputedStyle($("grid"));
   const width = $("grid").clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
   const gap = parseFloat(style.getPropertyValue("--gap")) || 6;
+  const before = page.layout;
   const layout = (page.layout = grid.layout = new Layout(sections(), { width, gap, wish: SIZES[size] }));
-  if (page.focused !== null && !layout.place.has(page.focused)) page.focused = null;
+  page.focused = stay(before, layout);
   page.selected = new Set([...page.selected].filter((item) => layout.place.has(item)));
   grid.canvas.style.height = `${layout.total}px`;
   if (page.focused !== null && offset !== null) grid.hold(page.focused, offset);
@@ -61,11 +75,28 @@ export function relayout({ keep } = {}) {
   showAround();
 }
 
+// The item in focus: where an answer took it to another section, the one that is in its place now, or the next open one.
+function stay(before, after) {
+  const item = page.focused;
+  const was = item === null ? null : before?.sectionOf(item);
+  if (!was || after.sectionOf(item)?.key === was.key) return after.place.has(item) ? item : null;
+  if (after.place.has(item) && mine(item)) return item;
+  const open = (each) => !mine(each) && !skipped(each);
+  const same = after.sections.find((each) => each.key === was.key);
+  const inPlace = same?.items.filter(open) ?? [];
+  return inPlace[Math.min(was.items.indexOf(item), inPlace.length - 1)] ?? after.order.slice(same?.first ?? 0).find(open) ?? after.order[0] ?? null;
+}
+
 function emptyWords() {
   if (page.filter) return `Nothing matches “${page.filter}”.`;
   if (page.view === "yours") return "You have not labelled anything yet.";
   if (page.view === "outliers") return "No image looks like none of the classes.";
-  return "Nothing is doubtful. Look through the classes, or download the CSV.";
+  if (page.view === "begin") return "Every suggested image has a name.";
+  const open = page.project.names.filter((_, item) => !mine(item)).length;
+  if (!open) return "Every image has your label.";
+  const wrong = page.state.estimate && Math.round(100 * (1 - page.state.estimate.accuracy));
+  if (!wrong) return "Nothing is doubtful. Look through the classes, or download the CSV.";
+  return `Nothing is doubtful. But about ${wrong} % of the ${number(open)} sure ones may be wrong: look through the classes.`;
 }
 
 function showAround() {
@@ -73,84 +104,172 @@ function showAround() {
   const counts = state.classes.map(() => ({ all: 0, doubtful: 0 }));
   const tally = { yours: 0, sure: 0, doubtful: 0 };
   project.names.forEach((_, item) => {
+    const unsure = doubtful(item);
     if (mine(item)) tally.yours++;
     else if (state.labels[item] < 0) return;
-    else if (doubtful(item)) tally.doubtful++;
+    else if (unsure) tally.doubtful++;
     else tally.sure++;
+    if (state.labels[item] < 0 || !matches(item)) return;
     counts[state.labels[item]].all++;
-    if (doubtful(item)) counts[state.labels[item]].doubtful++;
+    if (unsure) counts[state.labels[item]].doubtful++;
   });
   const nOutliers = outliers().length;
-  showProgress(tally, project.names.length, state.estimate, state.advice, nOutliers > 0);
+  showProgress(tally, state, nOutliers > 0);
   showOutliers(nOutliers, page.view === "outliers");
-  showClasses(state.classes, counts, { current: current?.number, onPick: on.goToClass });
+  showClasses(byName().filter((way) => counts[way].all || !page.filter), counts, current?.way);
+  document.body.classList.toggle("in-outliers", page.view === "outliers");
+  document.querySelector('[data-view="begin"]').hidden = !beginning() && page.view !== "begin";
   for (const tab of document.querySelectorAll("[data-view]")) {
     tab.setAttribute("aria-selected", tab.dataset.view === page.view);
-    tab.tabIndex = tab.dataset.view === (page.view === "outliers" ? "class" : page.view) ? 0 : -1;
+    tab.tabIndex = tab.dataset.view === (["outliers", "like"].includes(page.view) ? "class" : page.view) ? 0 : -1;
   }
   inspect();
 }
 
 function onSection(section) {
+  above = section;
+  showBar();
+}
+
+let missing;
+function onMissing(item) {
+  page.missing.add(item);
+  clearTimeout(missing);
+  missing = setTimeout(relayout, DETAILS);
+}
+
+// The bar is about the section of the image in focus, or the one at the top if that is out of sight.
+function showBar() {
   const last = current;
-  current = section;
-  const beginning = section?.key === "none"; // there are fewer than two classes
-  $("pinned-title").textContent = section?.title ?? "";
-  $("pinned-note").textContent = beginning ? "Begin: choose an image and name its class" : (section?.note ?? "");
-  $("pinned-note").classList.toggle("begin", beginning);
-  $("pinned-confirm").hidden = !section?.open.length;
-  $("pinned-confirm").textContent = `Confirm all ${section?.open.length.toLocaleString("en")}`;
-  if (last?.number === section?.number) return;
-  [...$("classes").querySelectorAll("button")].forEach((button, number) => {
-    if (number === section?.number) {
+  const section = (current = (grid.inSight(page.focused) ? page.layout.sectionOf(page.focused) : null) ?? above);
+  const { open = [], sure = [] } = section ?? {};
+  const ofClass = section?.way !== undefined;
+  if ($("pinned-title").textContent !== (section?.title ?? "")) $("pinned-title").textContent = section?.title ?? ""; // announced
+  $("pinned-swatch").hidden = !ofClass;
+  if (ofClass) $("pinned-swatch").style.background = color(section.way);
+  const first = section?.key === "none";
+  $("pinned-note").textContent = first ? "Begin: choose an image and name its class" : section?.note ?? "";
+  $("above").hidden = !above || above.key === section?.key;
+  $("above").textContent = above?.title ?? "";
+  $("rename").hidden = $("pinned-confirm").hidden = !ofClass;
+  $("pinned-words").textContent = !open.length ? "Next class →" : sure.length ? `Confirm ${number(sure.length)} sure` : `Confirm all ${number(open.length)}…`;
+  $("pinned-all").hidden = !sure.length || sure.length === open.length;
+  $("pinned-all").textContent = `All ${number(open.length)}…`;
+  if (last?.key === section?.key) return;
+  for (const button of $("classes").querySelectorAll("button")) {
+    if (ofClass && Number(button.dataset.way) === section.way) {
       button.setAttribute("aria-current", "true");
       button.scrollIntoView({ block: "nearest", inline: "nearest" });
     } else button.removeAttribute("aria-current");
-  });
+  }
 }
 
 export function inspect() {
   const { state, project } = page;
   const items = acting();
   const item = page.focused ?? items[0] ?? null;
-  const only = item !== null && items.length <= 1;
-  showInspector({
-    item,
-    name: only ? project.names[item] : "",
-    picture: item === null ? "" : picture(item),
-    selected: items.length,
-    note: item === null ? "" : only ? describe(item).note : `${items.filter(mine).length} of them yours`,
-    label: only ? className(item) : "",
-    mine: items.some(mine),
-    labelled: items.some((each) => state.labels[each] >= 0),
-    confirmable: items.some((each) => state.labels[each] >= 0 && state.marks[each] !== "1"),
-  });
+  const several = items.length > 1;
+  $("inspector").hidden = item === null;
   if (item === null) return;
-  if (inspected !== item) showHistory((candidates = []));
-  inspected = item;
-  offer();
+  const labelled = items.filter((each) => state.labels[each] >= 0);
+  const labels = new Map();
+  for (const each of labelled) labels.set(className(each), (labels.get(className(each)) ?? 0) + 1);
+  const tally = [...labels].sort((a, b) => b[1] - a[1]).map(([label, n]) => `${number(n)} ${label}`);
+  showPicture(picture(item), item);
+  showStrip(several ? items : []);
+  $("item-name").textContent = several ? `${number(items.length)} images selected` : project.names[item];
+  $("item-note").textContent = several ? `${tally.slice(0, 4).join(" · ")}${tally.length > 4 ? " · …" : ""}` : describe(item).note;
+  // What Enter does: confirm, or name what has no label or probably no class.
+  const naming = namesNew();
+  const words = naming ? (page.view === "outliers" ? "Name a new class…" : "Name the class…") : !several ? `✓ ${className(item)}` : labels.size === 1 ? `✓ ${number(items.length)} × ${className(labelled[0])}` : "✓ Confirm their labels";
+  $("confirm-words").textContent = words;
+  $("confirm").title = several ? tally.join(", ") : words;
+  $("confirm").disabled = !naming && !items.some((each) => state.labels[each] >= 0 && mark(each) !== "1");
+  $("other").hidden = naming;
+  $("remove").disabled = !items.some((each) => mine(each) || skipped(each));
+  showExamples();
+  showOffer(items);
   clearTimeout(asking);
-  asking = setTimeout(() => askAbout(item), DETAILS);
+  asking = setTimeout(() => askAbout(items), known.has(key(items)) ? DETAILS : DETAILS / 3);
 }
 
-async function askAbout(item) {
-  const about = await api.getItem(item).catch(() => null);
-  if (!about || inspected !== item) return;
-  candidates = about.candidates;
-  offer();
-  showHistory(about.history);
+// Whether Enter asks for a name: nothing to confirm, or images that are probably of a class without a name.
+export const namesNew = () => ["begin", "outliers"].includes(page.view) || !acting().some((item) => page.state.labels[item] >= 0);
+
+function showOffer(items) {
+  showCandidates(candidates());
+  showHistory(known.get(key(items))?.history ?? []);
+}
+
+async function askAbout(items) {
+  const about = await api.about(items).catch(() => null);
+  if (!about) return;
+  keep(items, about);
+  if (key(items) !== key(acting())) return;
+  showOffer(items);
+  showExamples();
+  const [item] = items;
   const image = $("picture");
-  if (!page.project.pictures || image.dataset.large === String(item) || !WIDE.matches) return;
-  const large = new Image();
-  large.onload = () => {
-    if (inspected === item) Object.assign(image, { src: large.src }).dataset.large = item;
-  };
-  large.src = largePicture(item);
+  if (page.project.pictures && image.dataset.large !== String(item) && (WIDE.matches || isLarge())) {
+    const large = new Image();
+    large.onload = () => {
+      if (image.dataset.item === String(item)) Object.assign(image, { src: large.src }).dataset.large = item;
+    };
+    large.src = largePicture(item);
+  }
+  const next = follower(items);
+  if (!known.has(key([next]))) api.about([next]).then((found) => known.has(key([next])) || keep([next], found)).catch(() => null);
 }
 
-function offer() {
-  const guesses = page.state.classes.slice(0, N_GUESSES).map((label) => ({ label, probability: 0 }));
-  showCandidates(candidates.length ? candidates : guesses, page.state.classes, on.label);
+// The order of classes that are on the screen does not change, or a key would mean something else than a moment ago.
+function keep(items, about) {
+  const before = known.get(key(items))?.candidates.map(({ label }) => label) ?? [];
+  const place = (label) => (before.indexOf(label) + 1 || Infinity);
+  const shown = key(items) === key(acting());
+  if (shown && about.candidates.every(({ label }) => before.includes(label))) about.candidates.sort((a, b) => place(a.label) - place(b.label));
+  if (known.size > N_KNOWN) known.clear();
+  known.set(key(items), about);
+}
+
+// Forget what was offered by an older answer, except what is on the screen.
+export function forget({ all = false } = {}) {
+  const shown = key(acting());
+  const about = known.get(shown);
+  known.clear();
+  if (about && !all) known.set(shown, about);
+}
+
+function thumbnail(item) {
+  const image = element("img");
+  image.src = picture(item);
+  image.alt = page.project.names[item];
+  return image;
+}
+
+function showStrip(items) {
+  const shown = page.project.pictures ? items.slice(0, N_STRIP) : [];
+  $("strip").replaceChildren(...shown.map(thumbnail));
+  $("strip").hidden = !shown.length;
+  if (shown.length) $("picture-button").hidden = true;
+}
+
+export const isLarge = () => document.body.classList.contains("large");
+
+// Labelled images of the two likeliest classes, beside the large picture.
+function showExamples() {
+  if (!isLarge() || page.focused === null) return $("examples").replaceChildren();
+  const rows = (candidates() ?? []).slice(0, 2).map(({ label }) => {
+    const way = page.state.classes.indexOf(label);
+    const found = [];
+    for (let item = 0; item < page.project.names.length && found.length < N_EXAMPLES; item++)
+      if (page.state.labels[item] === way && "12".includes(mark(item)) && item !== page.focused) found.push(item);
+    const row = element("figure");
+    const images = element("div");
+    images.append(...found.map(thumbnail));
+    row.append(element("figcaption", "", found.length ? `Labelled ${label}` : `No other image is labelled ${label}`), images);
+    return row;
+  });
+  $("examples").replaceChildren(...(page.project.pictures ? rows : []));
 }
 
 export function focus(item, { extend = false, toggle = false } = {}) {
@@ -158,7 +277,7 @@ export function focus(item, { extend = false, toggle = false } = {}) {
   const { layout } = page;
   if (extend) {
     page.anchor ??= page.focused ?? item;
-    const [from, to] = [layout.place.get(page.anchor), layout.place.get(item)].sort((a, b) => a - b);
+    const [from, to] = [layout.place.get(page.anchor) ?? 0, layout.place.get(item)].sort((a, b) => a - b);
     page.selected = new Set(layout.order.slice(from, to + 1));
   } else if (toggle) {
     if (page.selected.size === 0 && page.focused !== null && page.focused !== item) page.selected.add(page.focused);

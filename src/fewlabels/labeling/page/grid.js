@@ -13,9 +13,9 @@ export function element(tag, className, text) {
 }
 
 export class Grid {
-  // describe(item) returns what a tile shows; onSection gets the section at the top of the screen.
-  constructor(scroller, canvas, { describe, onSection }) {
-    Object.assign(this, { scroller, canvas, describe, onSection, tiles: new Map(), heads: new Map(), layout: null, waiting: false, lastTop: 0, resting: 0 });
+  // describe(item) returns what a tile shows; onSection gets the section at the top of the screen; onMissing an item without a picture.
+  constructor(scroller, canvas, { describe, onSection, onMissing }) {
+    Object.assign(this, { scroller, canvas, describe, onSection, onMissing, tiles: new Map(), heads: new Map(), layout: null, waiting: false, lastTop: 0, resting: 0 });
     scroller.addEventListener("scroll", () => this.schedule(), { passive: true });
   }
 
@@ -101,7 +101,11 @@ export class Grid {
       image.decoding = "async";
       image.draggable = false;
       image.addEventListener("load", () => image.classList.add("there"));
-      image.addEventListener("error", () => image.hasAttribute("src") && image.replaceWith(element("div", "words", about.name)));
+      image.addEventListener("error", () => {
+        if (!image.hasAttribute("src")) return;
+        image.replaceWith(element("div", "words", `File is missing: ${about.name}`));
+        this.onMissing(item);
+      });
       frame.append(image);
     } else {
       frame.append(element("div", "words", about.name));
@@ -127,7 +131,7 @@ export class Grid {
     root.classList.toggle("changed", about.changed);
     for (const extra of tile.extras) extra.remove();
     tile.extras = [];
-    if (about.mine) tile.extras.push(element("span", about.mine === "given" ? "mine given" : "mine", "✓"));
+    if (about.mine) tile.extras.push(element("span", about.mine, about.sign));
     else if (about.doubt) tile.extras.push(element("span", "doubt", about.doubt));
     for (const extra of tile.extras) frame.append(extra);
     if (box.section.captions) {
@@ -149,6 +153,12 @@ export class Grid {
     if (box.y < scroller.scrollTop + margin) scroller.scrollTop = box.y - box.section.head;
     else if (box.y + box.height > scroller.scrollTop + scroller.clientHeight - margin) scroller.scrollTop = box.y + box.height - scroller.clientHeight + margin;
     this.render();
+  }
+
+  inSight(item) {
+    const box = item === null ? null : this.layout.box(item);
+    const { scrollTop, clientHeight } = this.scroller;
+    return Boolean(box) && box.y + box.height > scrollTop && box.y < scrollTop + clientHeight;
   }
 
   offset(item) {

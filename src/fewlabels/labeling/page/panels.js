@@ -1,59 +1,95 @@
 // What is shown around the pictures: classes, progress, the selected picture, the palette.
 
 import { element } from "./grid.js";
-import { count } from "./shared.js";
+import { count, number, page, plain } from "./shared.js";
 
 export const $ = (id) => document.getElementById(id);
 
 const GOLDEN = 0.61803398875; // as in the report: the same class has the same colour there
 
-export function color(number) {
-  const hue = (0.604 + number * GOLDEN) % 1;
-  const [lightness, saturation] = [[59.5, 70], [54, 54], [66, 62]][number % 3];
+// The colour of a class, by its number among all classes ever used: it does not change when another class goes.
+export function color(way) {
+  const place = page.state.colors[way];
+  if (place === undefined) return "var(--line)";
+  const hue = (0.604 + place * GOLDEN) % 1;
+  const [lightness, saturation] = [[59.5, 70], [54, 54], [66, 62]][place % 3];
   return `hsl(${(hue * 360).toFixed(1)} ${saturation}% ${lightness}%)`;
 }
 
-export function swatch(number) {
+export function swatch(way) {
   const made = element("i", "swatch");
-  made.style.background = number < 0 ? "var(--line)" : color(number);
+  made.style.background = color(way);
   return made;
 }
 
-export const percent = (permille) => `${Math.round(permille / 10)} %`;
+export const percent = (permille) => `${Math.floor(permille / 10)} %`;
 
-export function showProgress(tally, total, estimate, advice, amongOutliers) {
+// What a batch of decisions was, as in "30 × Cabbage confirmed".
+export function batchWords({ n_items, labels, origin, mark }) {
+  const label = labels.length > 1 ? count(labels.length, "class").replace("classs", "classes") : labels[0];
+  const words = { none: "none of these", skip: "skipped" }[mark] ?? label ?? "label removed";
+  return (n_items > 1 ? `${number(n_items)} × ` : "") + words + (origin === "confirmed" ? " confirmed" : "");
+}
+
+export function showProgress(tally, { estimate, advice, undo, redo }, amongOutliers) {
+  const total = page.project.names.length;
   for (const key of ["yours", "sure", "doubtful"]) {
-    $(`n-${key}`).textContent = tally[key].toLocaleString("en");
+    $(`n-${key}`).textContent = number(tally[key]);
     $("track").querySelector(`.${key}`).style.width = `${(100 * tally[key]) / Math.max(1, total)}%`;
   }
   const [accuracy, low, high] = estimate ? [estimate.accuracy, estimate.low, estimate.high].map((part) => Math.round(100 * part)) : [];
   const wide = element("span", "wide", `≈ ${accuracy} % `);
-  wide.append(element("span", "about", amongOutliers ? "of the named classes " : ""), `right (${low}–${high} %)`);
+  wide.append(element("span", "about", amongOutliers ? "of the named classes " : "of the other labels "), `right (${low}–${high} %)`);
   $("estimate").replaceChildren(...(estimate ? [wide, element("span", "narrow", `${low}–${high} % right`)] : []));
   $("estimate").title = estimate
-    ? `${estimate.n_right} of ${estimate.n_hidden} labels were predicted right when each was hidden once. ` +
+    ? `Check: each of your ${number(estimate.n_hidden)} labels was hidden once; ${number(estimate.n_right)} were predicted right. ` +
       "They are weighted to be like the other images. After many suggested labels, the estimate is rather too low." +
       (amongOutliers ? " It says nothing about images that are none of these." : "")
     : "";
-  $("advice").textContent = advice;
+  $("advice-words").textContent = advice;
+  $("start").hidden = !(tally.doubtful + tally.sure);
+  for (const [id, batch, word, key] of [["undo", undo, "Undo", "u"], ["redo", redo, "Redo", "Shift+u"]]) {
+    $(id).disabled = !batch;
+    $(id).title = batch ? `${word}: ${batchWords(batch)} (${key})` : `Nothing to ${word.toLowerCase()}`;
+    $(id).setAttribute("aria-label", batch ? `${word}: ${batchWords(batch)}` : word);
+  }
+  $("undo-what").textContent = undo ? batchWords(undo) : "";
 }
 
-export function showClasses(classes, counts, { current, onPick }) {
-  const rows = classes.map((name, number) => {
-    const row = element("li");
-    const button = element("button");
-    button.type = "button";
-    button.title = `${name}: ${count(counts[number].all, "image")}, ${counts[number].doubtful} doubtful`;
-    if (number === current) button.setAttribute("aria-current", "true");
-    button.append(swatch(number), element("span", "name", name));
-    if (counts[number].doubtful) button.append(element("span", "n some", String(counts[number].doubtful)));
-    button.append(element("span", "n", String(counts[number].all)));
-    if (number < 9) button.append(element("kbd", "", String(number + 1)));
-    button.addEventListener("click", () => onPick(number));
-    row.append(button);
-    return row;
+// Rows are updated in place, so that the keyboard focus and the scroll position stay.
+export function showClasses(order, counts, current) {
+  const list = $("classes");
+  while (list.children.length > order.length) list.lastChild.remove();
+  order.forEach((way, i) => {
+    if (!list.children[i]) {
+      const row = element("li");
+      const button = element("button");
+      button.type = "button";
+      button.append(element("i", "swatch"), element("span", "name"), element("span", "n"), element("span", "n all"));
+      row.append(button);
+      list.append(row);
+    }
+    const button = list.children[i].firstChild;
+    const [dot, name, some, all] = button.children;
+    const { doubtful } = counts[way];
+    const label = page.state.classes[way];
+    button.dataset.way = way;
+    const size = page.state.sizes?.[way]; // low and high, where the server tells
+    const between = size ? ` (in truth ${number(size[0])} to ${number(size[1])})` : "";
+    button.title = `${label}: ${count(counts[way].all, "image")}${between}, ${number(doubtful)} doubtful. Right click: rename, merge or delete.`;
+    dot.style.background = color(way);
+    if (name.textContent !== label) name.replaceChildren(...twoEnds(label));
+    some.textContent = doubtful ? number(doubtful) : "";
+    some.className = doubtful ? "n some" : "n";
+    all.textContent = number(counts[way].all);
+    button.toggleAttribute("aria-current", way === current);
+    if (way === current) button.setAttribute("aria-current", "true");
   });
-  $("classes").replaceChildren(...rows);
+}
+
+const TAIL = 9; // letters at the end of a long name that stay visible
+function twoEnds(name) {
+  return name.length > 2 * TAIL ? [element("span", "head", name.slice(0, -TAIL)), element("span", "tail", name.slice(-TAIL))] : [element("span", "head", name)];
 }
 
 export function showOutliers(n, current) {
@@ -63,50 +99,64 @@ export function showOutliers(n, current) {
   button.title = `${count(n, "image")} that probably ${n === 1 ? "belongs" : "belong"} to none of the classes (V)`;
   if (current) button.setAttribute("aria-current", "true");
   else button.removeAttribute("aria-current");
-  $("n-outliers").textContent = n.toLocaleString("en");
+  $("n-outliers").textContent = number(n);
 }
 
-export function showInspector({ item, name, picture, selected, note, label, mine, labelled, confirmable }) {
-  $("inspector").hidden = item === null;
-  if (item === null) return;
+export function showPicture(source, item) {
   const image = $("picture");
-  if (picture && image.dataset.item !== String(item)) {
+  if (image.dataset.item !== String(item)) {
     image.dataset.item = item;
-    image.src = picture;
+    delete image.dataset.large;
+    image.src = source;
   }
-  $("picture-button").hidden = !picture;
-  $("item-name").textContent = selected > 1 ? `${selected.toLocaleString("en")} images selected` : name;
-  $("item-note").textContent = note;
-  $("confirm").disabled = labelled && !confirmable;
-  $("other").hidden = !labelled;
-  const words = !labelled ? "Name the class…" : selected > 1 ? "✓ Confirm their labels" : `✓ ${label}`;
-  $("confirm").replaceChildren(element("span", "label", words), element("kbd", "", labelled ? "Enter" : "L"));
-  $("confirm").title = label;
-  $("remove").disabled = !mine;
+  $("picture-button").hidden = !source;
 }
 
-export function showCandidates(candidates, classes, onPick) {
-  const rows = candidates.map(({ label, probability }) => {
-    const button = element("button");
-    button.type = "button";
-    const bar = element("i", "bar");
-    bar.style.width = `${Math.max(1, 100 * probability)}%`;
-    const dot = element("span");
-    dot.append(swatch(classes.indexOf(label)));
-    button.append(bar, dot, element("span", "name", label), element("span", "probability", probability >= 0.005 ? percent(1000 * probability) : ""));
-    button.addEventListener("click", () => onPick(label));
-    return button;
+// The buttons of likely classes, in place; their digits are keys. `classes` is null while they are loaded.
+export function showCandidates(candidates) {
+  const list = $("candidates");
+  list.setAttribute("aria-busy", String(candidates === null));
+  if (candidates === null) return list.querySelectorAll("button").forEach((button) => (button.disabled = true));
+  while (list.children.length > candidates.length) list.lastChild.remove();
+  candidates.forEach(({ label, probability }, i) => {
+    if (!list.children[i]) {
+      const button = element("button");
+      button.type = "button";
+      button.append(element("i", "bar"), element("kbd", "", String(i + 1)), element("i", "swatch"), element("span", "name"), element("span", "probability"));
+      list.append(button);
+    }
+    const button = list.children[i];
+    const [bar, , dot, name, words] = button.children;
+    button.disabled = false;
+    button.dataset.label = button.title = label;
+    bar.style.width = `${100 * probability}%`;
+    dot.style.background = color(page.state.classes.indexOf(label));
+    name.textContent = label;
+    words.textContent = probability >= 0.01 ? percent(1000 * probability) : "";
   });
-  $("candidates").replaceChildren(...rows);
 }
 
 export function showHistory(history) {
-  const words = { person: "you", import: "imported", model: "model" };
-  const rows = history.map(({ label, origin, time, undone }) => {
+  const words = { person: "you", import: "imported", confirmed: "confirmed with others", model: "model" };
+  const rows = history.map(({ label, origin, time, undone, mark }) => {
     const when = new Date(time).toLocaleString(undefined, { dateStyle: "short", timeStyle: "short" });
-    return element("li", undone ? "undone" : "", `${label ?? "label removed"} · ${words[origin]} · ${when}`);
+    const what = label ?? { none: "none of these", skip: "skipped" }[mark] ?? "label removed";
+    return element("li", undone ? "undone" : "", `${what} · ${words[origin]} · ${when}`);
   });
   $("history").replaceChildren(...rows);
+}
+
+// A question with two answers; true for yes. The safe answer has the focus.
+export function ask(title, words, { yes, no = "Cancel" }) {
+  const dialog = $("ask");
+  $("ask-title").textContent = title;
+  $("ask-words").textContent = words;
+  $("ask-yes-words").textContent = yes;
+  $("ask-no").textContent = no;
+  dialog.returnValue = "";
+  dialog.showModal();
+  $("ask-no").focus();
+  return new Promise((answer) => dialog.addEventListener("close", () => answer(dialog.returnValue === "yes"), { once: true }));
 }
 
 let fading;
@@ -116,6 +166,12 @@ export function toast(words) {
   line.classList.add("shown");
   clearTimeout(fading);
   fading = setTimeout(() => line.classList.remove("shown"), 2600);
+}
+
+// Asks before a class is made whose name a person would take for another's.
+export async function isMeant(name, classes) {
+  const other = classes.find((each) => each !== name && plain(each) === plain(name));
+  return !other || ask(`A new class “${name}”?`, `There is a class “${other}”. The names differ only by case, spaces or hyphens.`, { yes: "Make a new class" });
 }
 
 // A list of classes to choose from by typing; onPick gets the name, perhaps of a new class.
@@ -142,10 +198,9 @@ export class Palette {
 
   fill() {
     const typed = this.input.value.trim();
-    const wanted = typed.toLowerCase();
-    const found = this.classes
-      .filter((name) => name.toLowerCase().includes(wanted))
-      .sort((a, b) => b.toLowerCase().startsWith(wanted) - a.toLowerCase().startsWith(wanted) || (this.probabilities.get(b) ?? 0) - (this.probabilities.get(a) ?? 0));
+    const wanted = plain(typed);
+    const rank = (name) => 2 * (plain(name) === wanted) + plain(name).startsWith(wanted) + (this.probabilities.get(name) ?? 0);
+    const found = this.classes.filter((name) => typed.split(/\s+/).every((word) => plain(name).includes(plain(word)))).sort((a, b) => rank(b) - rank(a));
     this.choices = found.map((name) => ({ name, fresh: false }));
     if (typed && !this.classes.includes(typed)) this.choices.push({ name: typed, fresh: true });
     this.at = 0;
@@ -157,7 +212,7 @@ export class Palette {
         row.setAttribute("role", "option");
         const probability = this.probabilities.get(name);
         row.append(swatch(fresh ? this.classes.length : this.classes.indexOf(name)), element("span", "", fresh ? `New class “${name}”` : name));
-        if (probability >= 0.005) row.append(element("span", "probability", percent(1000 * probability)));
+        if (probability >= 0.01) row.append(element("span", "probability", percent(1000 * probability)));
         row.addEventListener("click", () => this.pick(i));
         return row;
       }),
@@ -184,10 +239,11 @@ export class Palette {
     event.preventDefault();
   }
 
-  pick(i) {
+  async pick(i) {
     const choice = this.choices[i];
     if (!choice) return;
     this.dialog.close();
+    if (choice.fresh && !(await isMeant(choice.name, this.classes))) return;
     this.onPick(choice.name);
   }
 }

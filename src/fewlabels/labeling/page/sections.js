@@ -1,53 +1,88 @@
 // Which images are shown together, in which order.
 
 import { color } from "./panels.js";
-import { count, className, doubtful, mine, page, outliers } from "./shared.js";
+import { className, count, doubtful, mark, mine, none, number, outliers, page, skipped } from "./shared.js";
 
-function matches(item) {
+export function matches(item) {
   if (!page.filter) return true;
   const words = `${page.project.names[item]} ${className(item)}`.toLowerCase();
   return page.filter.split(/\s+/).every((word) => words.includes(word));
 }
 
 const byDoubt = (a, b) => page.state.confidence[a] - page.state.confidence[b] || a - b;
+const VIEWS = { begin: kinds, class: byClass, check: toCheck, yours, outliers: noClass, like: alike };
 
 export function sections() {
   const items = page.project.names.map((_, item) => item).filter(matches);
-  const found = { class: byClass, check: toCheck, yours: (all) => [section("yours", "Labelled", all.filter(mine), { captions: true })], outliers: noClass };
-  return found[page.view](items).filter((each) => each.items.length);
+  return VIEWS[page.view](items).filter((each) => each.items.length);
+}
+
+// Suggestions come anew with every answer; those shown stay where they are.
+function kinds() {
+  const { state } = page;
+  const open = (item) => !mine(item) && !skipped(item);
+  page.kinds = [...new Set([...page.kinds.filter(open), ...state.suggested.filter(open)])].slice(0, 24);
+  const n = state.searched ? outliers().length : 0;
+  const words = [`${count(state.classes.length, "kind")} named`, n && `${count(n, "image")} ${n === 1 ? "looks" : "look"} like none of them`];
+  return [section("begin", "Name the kinds", page.kinds.filter(matches), { captions: true, note: words.filter(Boolean).join(" · ") })];
 }
 
 function toCheck(items) {
-  const suggested = page.state.suggested.filter((item) => !mine(item) && matches(item));
+  const open = (item) => !mine(item) && !skipped(item);
+  const suggested = page.state.suggested.filter((item) => open(item) && matches(item));
   const first = new Set(suggested);
-  const rest = items.filter((item) => !first.has(item) && (doubtful(item) || page.state.labels[item] < 0)).sort(byDoubt);
+  const rest = items.filter((item) => !first.has(item) && open(item) && (doubtful(item) || page.state.labels[item] < 0)).sort(byDoubt);
   return [
     section("suggested", "Label these first", suggested, { captions: true, note: "uncertain, and different from each other" }),
     section("doubtful", "Doubtful", rest, { captions: true, note: "least certain first" }),
   ];
 }
 
-function noClass() {
-  return [section("outliers", "None of these?", outliers().filter(matches), { captions: true, note: "the most probable first: select similar images and name their class" })];
+function yours(items) {
+  const suspicious = (page.state.suspicious ?? []).filter((item) => mine(item) && matches(item)); // where the server tells
+  const marked = (...marks) => items.filter((item) => marks.includes(mark(item)) && !suspicious.includes(item));
+  return [
+    section("suspicious", "Perhaps wrong", suspicious, { captions: true, note: "the other labels speak against these: look again" }),
+    section("yours", "Labelled", marked("1", "2"), { captions: true }),
+    section("confirmed", "Confirmed together", marked("3"), { captions: true, note: "not looked at one by one: not counted in the estimate" }),
+    section("none-of-these", "None of these", marked("4")),
+    section("skipped", "Skipped", marked("5"), { captions: true }),
+  ];
 }
+
+function noClass() {
+  return [section("outliers", "None of these?", outliers().filter(matches), { captions: true, note: "the most probable first" })];
+}
+
+function alike(items) {
+  const { item, similar } = page.like;
+  const found = items.filter((each) => similar.has(each)).sort((a, b) => similar.get(b) - similar.get(a));
+  return [section("like", `Like ${page.project.names[item]}`, found, { captions: true, note: "the most similar first" })];
+}
+
+const NAMES = new Intl.Collator(undefined, { numeric: true });
+export const byName = () => page.state.classes.map((_, i) => i).sort((a, b) => NAMES.compare(page.state.classes[a], page.state.classes[b]));
 
 function byClass(items) {
   const { state } = page;
   const groups = state.classes.map(() => []);
-  const none = [];
-  for (const item of items) (state.labels[item] < 0 ? none : groups[state.labels[item]]).push(item);
-  const found = groups.map((group, number) => {
+  const rest = [];
+  for (const item of items) if (!none(item)) (state.labels[item] < 0 ? rest : groups[state.labels[item]]).push(item);
+  const found = byName().map((way) => {
+    const group = groups[way];
     const open = group.filter((item) => !mine(item)).sort(byDoubt);
-    const sure = open.filter((item) => !state.outliers.has(item)); // images that may be of no class are not confirmed with the others
-    return section(`class-${number}`, state.classes[number], [...open, ...group.filter(mine)], { number, open: sure });
+    return section(`class-${state.classes[way]}`, state.classes[way], [...open, ...group.filter(mine)], { way });
   });
   const rank = new Map(state.suggested.map((item, i) => [item, i]));
-  none.sort((a, b) => (rank.get(a) ?? Infinity) - (rank.get(b) ?? Infinity) || a - b);
-  return [section("none", "Not labelled yet", none, {}), ...found];
+  rest.sort((a, b) => (rank.get(a) ?? Infinity) - (rank.get(b) ?? Infinity) || a - b);
+  return [section("none", "Not labelled yet", rest), ...found];
 }
 
-function section(key, title, items, { number, open = [], captions = false, note } = {}) {
+// way is the number of a class: only sections of a class can be confirmed together.
+function section(key, title, items, { way, captions = false, note } = {}) {
+  const open = way === undefined ? [] : items.filter((item) => !mine(item) && !skipped(item) && !page.missing.has(item));
+  const sure = open.filter((item) => !doubtful(item) && !page.state.outliers.has(item));
   const unsure = open.filter(doubtful).length;
-  const words = note ?? [count(items.length, "image"), unsure && `${unsure.toLocaleString("en")} doubtful`].filter(Boolean).join(" · ");
-  return { key, title, items, open, captions, number, note: words, color: number === undefined ? "" : color(number) };
+  const words = note ?? [count(items.length, "image"), unsure && `${number(unsure)} doubtful`].filter(Boolean).join(" · ");
+  return { key, title, items, open, sure, captions, way, note: words, color: way === undefined ? "" : color(way) };
 }

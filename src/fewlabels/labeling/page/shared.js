@@ -11,20 +11,38 @@ export const page = {
   selected: new Set(),
   several: false, // taps add to the selection
   changed: new Set(), // whose labels the last answer changed
+  kinds: [], // images to name first, in the order in which they were suggested
+  like: null, // { item, similar: Map(item: similarity) } of the view "like"
+  missing: new Set(), // items whose file could not be shown
 };
 
-// "outliers" is a view only if there are some.
-export const views = () => ["class", "check", "yours", ...(outliers().length ? ["outliers"] : [])];
+// "begin" is a view until accuracy can be estimated; "outliers" and "like" only if there is something to show.
+export const views = () => [
+  ...(beginning() ? ["begin"] : []),
+  "class",
+  "check",
+  "yours",
+  ...(outliers().length ? ["outliers"] : []),
+];
 
-export const mine = (item) => page.state.marks[item] !== "0";
-export const doubtful = (item) => !mine(item) && page.state.labels[item] >= 0 && page.state.confidence[item] < page.state.doubtful_below;
+export const mark = (item) => page.state.marks[item];
+export const mine = (item) => "1234".includes(mark(item)); // a person or a file gave the label, or said that there is none
+export const none = (item) => mark(item) === "4";
+export const skipped = (item) => mark(item) === "5";
+export const beginning = () => !page.state.estimate;
+// Without an estimate of accuracy nothing is called sure.
+export const doubtful = (item) =>
+  !mine(item) && page.state.labels[item] >= 0 && (beginning() || page.state.confidence[item] < page.state.doubtful_below);
 // Images that probably belong to no class, the most probable first.
-export const outliers = () => [...page.state.outliers.keys()].filter((item) => !mine(item));
+export const outliers = () => [...page.state.outliers.keys()].filter((item) => !mine(item) && !skipped(item));
 export const className = (item) => (page.state.labels[item] < 0 ? "" : page.state.classes[page.state.labels[item]]);
 export const picture = (item) => (page.project.pictures ? `/thumbnail/${item}?v=${page.project.key}` : "");
-export const largePicture = (item) => `/picture/${item}?v=${page.project.key}`;
+export const largePicture = (item, full = false) => `/picture/${item}?v=${page.project.key}${full ? "&full=true" : ""}`;
 
 // The items that a decision is about.
 export const acting = () => (page.selected.size ? [...page.selected] : page.focused === null ? [] : [page.focused]);
 
-export const count = (n, word) => `${n.toLocaleString("en")} ${word}${n === 1 ? "" : "s"}`;
+export const number = (n) => n.toLocaleString("en");
+export const count = (n, word) => `${number(n)} ${word}${n === 1 ? "" : "s"}`;
+// Names that differ only by case, spaces, hyphens and the like are the same to a person.
+export const plain = (name) => name.normalize("NFKC").toLowerCase().replace(/[\s\-_.]+/g, "");
