@@ -255,7 +255,7 @@ def test_weights_that_overflow_in_the_last_step_are_not_saved(base, tmp_path, al
     wild = make_recipe(
         n_epochs=1, steps_per_epoch=1, optimizer={"name": "sgd", "lr": 1e38, "warmup_epochs": 0}
     )
-    with pytest.raises(InputError, match="in step 1, which is in epoch 1. No state is kept"):
+    with pytest.raises(InputError, match=r"in step 1, which is in epoch 1\. No state is kept"):
         run(base, wild, tmp_path / "run", alone)
     assert not (tmp_path / "run" / "state.pt").exists()
 

@@ -23,7 +23,6 @@ from fewlabels.training.recipe import (
     read_values,
 )
 from fewlabels.training.systems import SYSTEMS, Shape, System
-from fewlabels.training.systems.base import NoSettings
 
 
 class EpisodicStage(NamedTuple):
@@ -61,7 +60,7 @@ class EpisodicRecipe:
     seed: int = 0
     augment: Augment = field(default_factory=Augment)
     optimizer: Optimizer = field(default_factory=Optimizer)
-    settings: Any = NoSettings()  # of the type that the system declares
+    settings: Any = None  # of the type that the system declares
 
     def __post_init__(self) -> None:
         kind = SYSTEMS[self.system]

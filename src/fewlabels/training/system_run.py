@@ -5,7 +5,7 @@ backbone alone gives features.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -73,7 +73,6 @@ def train_system(
     check_disjoint(base, *([] if val is None else [val]), *evaluate)
     make_folder(output)
     with join_processes(device) as processes:
-        bf16 = recipe.precision == "bf16"
 
         def read(images: ImageSet, *, crop: int) -> DecodedImages:
             pixels = decode(images, size=recipe.storage_size, crop=crop, strict=strict)
@@ -93,59 +92,80 @@ def train_system(
             stop_after=stop_after,
             on_epoch=on_epoch,
         )
-        if not (trained.finished and processes.first):
-            return trained
-        system = trained.kept
-        about = {
-            "dataset": base.name,
-            "recipe": json.dumps(recipe.to_dict()),
-            "epoch": str(trained.epoch),
-        }
-        save_system(output / SYSTEM, system, recipe, provenance=about)
-        if recipe.kind.gives_features:
-            save_backbone(
-                output / MODEL,
-                trained.backbone,
-                name=recipe.backbone,
-                options={"dropout": recipe.dropout, "image_size": recipe.image_size},
-                transform=recipe.transform,
-                provenance=about,
+        if trained.finished and processes.first:
+            record_system(
+                trained,
+                recipe,
+                output=output,
+                base=base,
+                evaluate={
+                    images.split: read(images, crop=recipe.image_size) for images in evaluate
+                },
+                n_episodes=n_episodes,
+                device=processes.device,
+                command=command,
             )
-        found: dict[str, dict[str, object]] = {}
-        for images in evaluate:
-            pixels = read(images, crop=recipe.image_size)
-            subject = represent(
-                system, torch.from_numpy(pixels.stack).to(processes.device), bf16=bf16
-            )
-            found[images.split] = {
-                str(n_shot): evaluate_system(
-                    subject,
-                    pixels.labels,
-                    n_way=recipe.n_way if recipe.kind.fixed_n_way else MOST_WAYS,
-                    n_shot=n_shot,
-                    n_episodes=n_episodes,
-                    provenance={"dataset": images.name, "split": images.split},
-                ).to_dict()
-                for n_shot in SHOTS
-            }
-        metrics = {
-            "system": recipe.system,
-            "backbone": recipe.backbone,
-            "dataset": base.name,
-            "n_images": len(base),
-            "n_parameters": sum(weight.numel() for weight in system.parameters()),
-            "device": torch.cuda.get_device_name()
-            if processes.device.type == "cuda"
-            else processes.device.type,
-            "command": command,
-            "versions": versions(),
-            "recipe": recipe.to_dict(),
-            "kept_epoch": trained.reports[trained.epoch - 1],
-        }
-        write_file(output / METRICS, (json.dumps(metrics, indent=1) + "\n").encode())
-        if found:
-            write_file(output / EVALUATION, (json.dumps(found, indent=1) + "\n").encode())
     return trained
+
+
+def record_system(
+    trained: Trained,
+    recipe: EpisodicRecipe,
+    *,
+    output: Path,
+    base: ImageSet,
+    evaluate: Mapping[str, DecodedImages],
+    n_episodes: int,
+    device: torch.device,
+    command: str,
+) -> None:
+    """Write the system, its evaluations by split, and the record of its training."""
+    system = trained.kept
+    about = {
+        "dataset": base.name,
+        "recipe": json.dumps(recipe.to_dict()),
+        "epoch": str(trained.epoch),
+    }
+    save_system(output / SYSTEM, system, recipe, provenance=about)
+    if recipe.kind.gives_features:
+        save_backbone(
+            output / MODEL,
+            trained.backbone,
+            name=recipe.backbone,
+            options={"dropout": recipe.dropout, "image_size": recipe.image_size},
+            transform=recipe.transform,
+            provenance=about,
+        )
+    found: dict[str, dict[str, object]] = {}
+    for split, images in evaluate.items():
+        pixels = torch.from_numpy(images.stack).to(device)
+        subject = represent(system, pixels, bf16=recipe.precision == "bf16")
+        found[split] = {
+            str(n_shot): evaluate_system(
+                subject,
+                images.labels,
+                n_way=recipe.n_way if recipe.kind.fixed_n_way else MOST_WAYS,
+                n_shot=n_shot,
+                n_episodes=n_episodes,
+                provenance={"dataset": base.name, "split": split, "backbone": recipe.backbone},
+            ).to_dict()
+            for n_shot in SHOTS
+        }
+    metrics = {
+        "system": recipe.system,
+        "backbone": recipe.backbone,
+        "dataset": base.name,
+        "n_images": len(base),
+        "n_parameters": sum(weight.numel() for weight in system.parameters()),
+        "device": torch.cuda.get_device_name() if device.type == "cuda" else device.type,
+        "command": command,
+        "versions": versions(),
+        "recipe": recipe.to_dict(),
+        "kept_epoch": trained.reports[trained.epoch - 1],
+    }
+    write_file(output / METRICS, (json.dumps(metrics, indent=1) + "\n").encode())
+    if found:
+        write_file(output / EVALUATION, (json.dumps(found, indent=1) + "\n").encode())
 
 
 def _embed_frozen(

@@ -19,7 +19,7 @@ from fewlabels.training.embedding import BATCH, embed
 from fewlabels.training.episodic import AnyRecipe, EpisodicRecipe
 from fewlabels.training.objectives import Learner, compute_loss
 from fewlabels.training.recipe import Recipe
-from fewlabels.training.schedule import epoch_order, episode_stream
+from fewlabels.training.schedule import episode_stream, epoch_order
 from fewlabels.training.systems import System
 
 
@@ -161,7 +161,8 @@ class EpisodeTask:
         """See `Task`."""
         first = epoch * self.steps_per_epoch
         rows = [self.draw(step) for step in range(first, first + self.steps_per_epoch)]
-        yield from torch.from_numpy(np.concatenate(rows)).to(device).split([*map(len, rows)])
+        moved = torch.from_numpy(np.concatenate(rows)).to(device)
+        yield from torch.split(moved, [*map(len, rows)])
 
     def draw(self, step: int) -> NDArray[np.int64]:
         """The rows of a step: by episode, by class, support first."""

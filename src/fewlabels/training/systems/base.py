@@ -138,6 +138,11 @@ def both_views(images: Tensor) -> Tensor:
     return torch.cat([images, images.flip(3)])
 
 
+def pair_views(rows: Tensor) -> Tensor:
+    """Rows of `both_views` side by side, (2 N, D) -> (N, 2, D)."""
+    return torch.stack(rows.chunk(2), dim=1)
+
+
 class Systems(dict[str, type[System]]):
     """Systems by name; refuses duplicates and lists its choices."""
 

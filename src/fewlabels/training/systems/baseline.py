@@ -58,7 +58,7 @@ class BaselinePlusPlus(System):
         scale = self.head.scale.detach()
         rows = F.normalize(support.detach().flatten(1, 2), dim=-1)  # (E, S, D)
         ways = torch.arange(n_way, device=rows.device).repeat_interleave(n_shot).repeat(n_episodes)
-        weights = rows.unflatten(1, (n_way, n_shot)).mean(dim=2)  # (E, W, D)
+        weights = rows.view_as(support).mean(dim=2)  # (E, W, D)
         velocity = torch.zeros_like(weights)
         for _ in range(self.settings.fit_steps):
             with torch.enable_grad():

@@ -26,6 +26,7 @@ from fewlabels.training.systems.base import (
     Shape,
     System,
     both_views,
+    pair_views,
     query_loss,
     split_rows,
     widen,
@@ -66,7 +67,7 @@ class SubspaceNetwork(System):
         """Features of the views, (N, 3, S, S) -> (N, V, D): one in training, two in tests."""
         if self.training or not self.settings.mirror:
             return super().represent(images).unsqueeze(1)
-        return super().represent(both_views(images)).unflatten(0, (2, -1)).transpose(0, 1)
+        return pair_views(super().represent(both_views(images)))
 
     def answer(self, support: Tensor, query: Tensor) -> Tensor:
         """(E, W, K, V, D) and (E, Q, V, D) -> (E, Q, W)."""
@@ -102,7 +103,8 @@ def find_basis(rows: Tensor) -> Tensor:
     mean_square = products.diagonal(dim1=-2, dim2=-1).mean(dim=-1)[..., None, None]
     identity = torch.eye(products.shape[-1], device=rows.device, dtype=rows.dtype)
     factor = torch.linalg.cholesky(products + (RIDGE * mean_square + 1e-9) * identity)
-    return torch.linalg.solve_triangular(factor, centered, upper=False)
+    basis: Tensor = torch.linalg.solve_triangular(factor, centered, upper=False)
+    return basis
 
 
 def subspace_distances(query: Tensor, means: Tensor, basis: Tensor) -> Tensor:
@@ -116,7 +118,7 @@ def overlap(basis: Tensor) -> Tensor:
     """Mean of |B_i B_jᵀ|² over episodes and pairs of different classes, (E, W, n, D) -> number."""
     n_way, n = basis.shape[1:3]
     flat = basis.flatten(1, 2)  # (E, W * n, D)
-    squares = (flat @ flat.mT).square().unflatten(2, (n_way, n)).unflatten(1, (n_way, n))
+    squares = (flat @ flat.mT).square().view(-1, n_way, n, n_way, n)
     between = squares.sum(dim=(2, 4))  # (E, W, W)
     own = between.diagonal(dim1=-2, dim2=-1).sum(dim=-1)
     return ((between.sum(dim=(1, 2)) - own) / (n_way * max(1, n_way - 1))).mean()

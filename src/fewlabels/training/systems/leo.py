@@ -86,7 +86,8 @@ class LatentOptimization(System):
         with torch.autocast(rows.device.type, enabled=False):
             logits, mean, log_std, moved = self._solve(*split_rows(rows, shape))
         kl = (mean.square() + (2 * log_std).exp() - 1 - 2 * log_std).mean() / 2
-        return query_loss(logits, shape) + self.settings.kl * kl + self.settings.latent * moved
+        loss: Tensor = query_loss(logits, shape)
+        return loss + self.settings.kl * kl + self.settings.latent * moved
 
     def _solve(self, support: Tensor, query: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Logits of the queries, mean and log std of the codes, how far the codes moved."""
@@ -131,7 +132,9 @@ class LatentOptimization(System):
             ],
             dim=-1,
         )  # (E, S, S, 2 H)
-        related = self.relate(pairs).mean(dim=2).unflatten(1, (n_way, n_shot)).mean(dim=2)
+        related = (
+            self.relate(pairs).mean(dim=2).view(-1, n_way, n_shot, pairs.shape[-1]).mean(dim=2)
+        )
         mean, log_std = related.chunk(2, dim=-1)
         return mean, log_std.clamp(min=LEAST_LOG_STD)
 

@@ -95,7 +95,7 @@ class Maml(System):
             return F.cross_entropy(self._classify(weights, images), ways)
 
         def adapt_and_classify(support: Tensor, query: Tensor) -> Tensor:
-            adapted = weights
+            adapted: dict[str, Tensor] = dict(weights)
             for _ in range(n_steps):
                 gradients = grad(support_loss)(adapted, support)
                 if self.settings.first_order:

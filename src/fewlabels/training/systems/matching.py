@@ -59,10 +59,10 @@ class MatchingNetworks(System):
             rows, query = self._embed_fully(rows, query)
         cosines = F.normalize(query, dim=-1) @ F.normalize(rows, dim=-1).mT  # (E, Q, W * K)
         attention = (self.log_scale.exp() * cosines).log_softmax(dim=-1)
-        return attention.unflatten(-1, (n_way, n_shot)).logsumexp(dim=-1)
+        return attention.view(*attention.shape[:2], n_way, n_shot).logsumexp(dim=-1)
 
     def _embed_fully(self, rows: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
-        """g and f of this module's text, (E, S, D) and (E, Q, D) of the same shapes."""
+        """G and f of this module's text, (E, S, D) and (E, Q, D) of the same shapes."""
         ahead, back = self.read_support(rows)[0].chunk(2, dim=-1)
         rows = rows + ahead + back
         flat = query.flatten(0, 1)

@@ -23,6 +23,7 @@ from fewlabels.training.systems.base import (
     Shape,
     System,
     both_views,
+    pair_views,
     query_loss,
     split_rows,
     squared_distances,
@@ -72,7 +73,7 @@ class ConfidenceNetwork(System):
 
     def represent(self, images: Tensor) -> Tensor:
         """Features of both views, (N, 3, S, S) -> (N, 2, D)."""
-        return super().represent(both_views(images)).unflatten(0, (2, -1)).transpose(0, 1)
+        return pair_views(super().represent(both_views(images)))
 
     def answer(self, support: Tensor, query: Tensor) -> Tensor:
         """(E, W, K, 2, D) and (E, Q, 2, D) -> (E, Q, W), logarithms of probabilities."""
@@ -93,21 +94,21 @@ class ConfidenceNetwork(System):
             maps = stage(maps)
         features = widen(self.backbone.head(maps))  # (2 N, D)
         with torch.autocast(images.device.type, enabled=False):
-            rows = features.unflatten(0, (2, -1)).transpose(0, 1)
-            loss = query_loss(self.answer(*split_rows(rows, shape)), shape)
+            loss = query_loss(self.answer(*split_rows(pair_views(features), shape)), shape)
             if not self.settings.dense:
                 return loss
             positions = widen(maps).flatten(2).mT  # (2 N, positions, D)
             base = self.classify_base(positions).flatten(0, 1)
             wanted = labels.repeat(2).repeat_interleave(positions.shape[1])
-            return loss + self.settings.dense * F.cross_entropy(base, wanted)
+            total: Tensor = loss + self.settings.dense * F.cross_entropy(base, wanted)
+            return total
 
     def _scale(self, rows: Tensor) -> Tensor:
-        """u of this module's text, of the same shape."""
+        """U of this module's text, of the same shape."""
         lengths: Tensor = self.length(rows).exp()
         return F.normalize(rows, dim=-1) * lengths
 
     def _confidence(self, scaled: Tensor, centers: Tensor) -> Tensor:
-        """log p, (E, V, Q, D) and (E, V, W, D) -> (E, Q, W)."""
+        """Log p, (E, V, Q, D) and (E, V, W, D) -> (E, Q, W)."""
         views = (-squared_distances(scaled, self._scale(centers))).log_softmax(dim=-1)
         return views.logsumexp(dim=1) - log(views.shape[1])

@@ -35,4 +35,5 @@ class ProtoNet(System):
 
     def answer(self, support: Tensor, query: Tensor) -> Tensor:
         """(E, W, K, D) and (E, Q, D) -> (E, Q, W)."""
-        return -squared_distances(query, support.mean(dim=2)) / self.settings.temperature
+        temperature: float = self.settings.temperature
+        return -squared_distances(query, support.mean(dim=2)) / temperature
