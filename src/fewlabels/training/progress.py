@@ -6,6 +6,7 @@ from pathlib import Path
 
 from fewlabels.errors import MissingExtraError
 from fewlabels.training.loop import Report
+from fewlabels.training.systems import SYSTEMS
 
 CURVES = ("loss", "lr", "images_per_second", "val_1shot", "val_5shot")
 
@@ -31,7 +32,8 @@ def describe_epoch(report: Report) -> str:
     if accuracies := [
         f"{report[name]:.1f}" for name in ("val_1shot", "val_5shot") if name in report
     ]:
-        parts.append(f"val PT+MAP {' / '.join(accuracies)}")
+        judge = SYSTEMS[report["objective"]].title if report["objective"] in SYSTEMS else "PT+MAP"
+        parts.append(f"val {judge} {' / '.join(accuracies)}")
     return "  ".join(parts)
 
 

@@ -86,8 +86,8 @@ class LatentOptimization(System):
         with torch.autocast(rows.device.type, enabled=False):
             logits, mean, log_std, moved = self._solve(*split_rows(rows, shape))
         kl = (mean.square() + (2 * log_std).exp() - 1 - 2 * log_std).mean() / 2
-        loss: Tensor = query_loss(logits, shape)
-        return loss + self.settings.kl * kl + self.settings.latent * moved
+        penalty: Tensor = self.settings.kl * kl + self.settings.latent * moved
+        return query_loss(logits, shape) + penalty
 
     def _solve(self, support: Tensor, query: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Logits of the queries, mean and log std of the codes, how far the codes moved."""
@@ -132,9 +132,8 @@ class LatentOptimization(System):
             ],
             dim=-1,
         )  # (E, S, S, 2 H)
-        related = (
-            self.relate(pairs).mean(dim=2).view(-1, n_way, n_shot, pairs.shape[-1]).mean(dim=2)
-        )
+        related = self.relate(pairs).mean(dim=2)  # (E, S, 2 H)
+        related = related.view(-1, n_way, n_shot, related.shape[-1]).mean(dim=2)
         mean, log_std = related.chunk(2, dim=-1)
         return mean, log_std.clamp(min=LEAST_LOG_STD)
 
@@ -142,7 +141,8 @@ class LatentOptimization(System):
         return mean + torch.randn_like(mean) * log_std.exp() if self.training else mean
 
     def _decode(self, codes: Tensor, noise: Tensor | None) -> Tensor:
-        mean, log_std = self.decode(codes).chunk(2, dim=-1)
+        decoded: Tensor = self.decode(codes)
+        mean, log_std = decoded.chunk(2, dim=-1)
         if noise is None:
             return mean
         return mean + noise * (log_std + WEIGHT_LOG_STD).clamp(min=LEAST_LOG_STD).exp()
