@@ -1,29 +1,34 @@
 """Whole folders: the folder method against what a person could put together from scikit-learn.
 
-    python benchmarks/folder_methods.py [--choose]
+    python benchmarks/folder_methods.py [--choose | --sizes | --draw] [--jobs N]
 
 All classes at once, k random labels per class, every other image unlabelled; accuracy on the
-unlabelled ones in %, mean of the draws. Folders: `../shared/features/folders`, the demo's groceries
-where their features are cached, and classes of the artifacts. Class sizes as they are, or uneven
-(Dirichlet(2)). The methods of scikit-learn get the same preprocessed vectors of norm 1, for which
-C = 30 suits logistic regression. Writes benchmarks/results/folder_methods.json.
+unlabelled ones in %, mean of the draws. Folders: `../shared/features/folders`, and classes of the
+artifacts. Class sizes as they are, or uneven (Dirichlet(2)). The methods of scikit-learn get the
+same preprocessed vectors of norm 1; C of logistic regression is found by cross-validation, or 30
+where a class has one label. Writes folder_methods.json and folder_methods.png into
+benchmarks/results/; --draw makes the picture again.
 
 With --choose: validation folders only, one number of the method changed at a time: how much each
-is worth (sensitivity). Butterflies, CUB novel and CIFAR-FS novel take no part in that.
+is worth (sensitivity). With --sizes: how often the interval of a class size holds the truth.
+Butterflies, CUB novel and CIFAR-FS novel take no part in either.
 """
 
+import argparse
 import json
-import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.neighbors import NearestCentroid
 from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
 from sklearn.svm import LinearSVC
@@ -32,7 +37,9 @@ from fewlabels.confidence.calibration import expected_calibration_error
 from fewlabels.evaluation.results import versions
 from fewlabels.features import FeatureSet
 from fewlabels.fitting import Rows
-from fewlabels.methods import folder
+from fewlabels.labeling.accuracy import estimate_accuracy, estimate_sizes
+from fewlabels.labeling.answer import prepare, solve
+from fewlabels.methods import folder, logistic
 
 HERE = Path(__file__).parent
 SHARED = HERE.parents[1] / "shared" / "features" / "folders"
@@ -41,19 +48,33 @@ SHOTS = (1, 2, 5, 10, 20)
 VALIDATION = ("trash", "textures", "steel", "cub/resnet18:val", "cifar-fs/wrn28-10:val")
 KEPT_OUT = ("butterflies", "cub/resnet18:novel", "cifar-fs/wrn28-10:novel")
 PER_CLASS = 150  # rows of the artifacts' classes that take part
+N_DRAWS = 5
 ALTERNATIVES = {
-    "n_components": (128, 384),
-    "whitening_variance": (1.0, 10.0),
-    "inverse_penalty": (10.0, 100.0),
-    "shrinkage": (0.1, 0.6),
-    "n_rounds": (2, 8),
-    "graph_weight": (0.0, 10.0),
-    "temperature": (1.0, 4.0),
-    "weights": ((0.9, 0.0), (0.9, 0.2), (0.6, 0.08)),
-    "weight_precision": (10.0, 100.0),
+    folder: {
+        "n_components": (128, 384),
+        "whitening_variance": (1.0, 10.0),
+        "shrinkage": (0.1, 0.6),
+        "n_rounds": (2, 8),
+        "graph_weight": (0.0, 10.0),
+        "temperature": (1.0, 4.0),
+        "weights": ((0.8, 0.05, 0.0), (0.8, 0.0, 0.2), (0.0, 0.05, 0.2), (0.8, 0.05, 0.2)),
+        "weight_precision": (10.0, 100.0),
+    },
+    logistic: {"inverse_penalty": (10.0, 100.0)},
 }
+NUMBERS = {folder: "CONSTANTS", logistic: "LOGISTIC"}  # the dataclass of each module
 
 
+class Task(NamedTuple):
+    """One draw of one kind of folder."""
+
+    folder: str
+    k: int
+    uneven: bool
+    seed: int
+
+
+@cache
 def load(name: str) -> tuple[np.ndarray, np.ndarray]:
     """Features (N, D) and class numbers (N,) of a folder."""
     if ":" not in name:
@@ -92,11 +113,13 @@ def draw(
     return x, y, labels
 
 
-def sklearn_methods(x: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
+def sklearn_methods(x: np.ndarray, labels: np.ndarray, k: int) -> dict[str, np.ndarray]:
     """Labels of all rows by each method of scikit-learn."""
     known = labels >= 0
     spreading = LabelSpreading(kernel="knn", n_neighbors=20, max_iter=100)
     logistic = LogisticRegression(C=30, max_iter=200)
+    if k > 1:
+        logistic = LogisticRegressionCV(Cs=[3, 30, 300], cv=min(3, k), max_iter=200)
     training = SelfTrainingClassifier(LogisticRegression(C=30, max_iter=50), max_iter=3)
     return {
         "nearest class mean": NearestCentroid().fit(x[known], labels[known]).predict(x),
@@ -107,90 +130,194 @@ def sklearn_methods(x: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
     }
 
 
-def measure(name: str, k: int, *, uneven: bool, n_draws: int) -> dict[str, object]:
-    """Accuracies in % of all methods on one kind of folder, calibration error and seconds."""
-    x0, y0 = load(name)
-    found: dict[str, list[float]] = {}
-    errors, seconds = [], []
-    for seed in range(n_draws):
-        x, y, labels = draw(x0, y0, k, seed=seed, uneven=uneven)
-        unknown = labels < 0
-        for method in ("map-folder", "folder"):
-            begun = time.perf_counter()
-            rows = Rows.prepare(torch.tensor(x), method, keep_neighbors=True)
-            fitted = rows.fit(torch.tensor(labels), calibrate=True)
-            if method == "folder":
-                seconds.append(time.perf_counter() - begun)
-                probabilities = fitted.probabilities[None]
-                truth = torch.tensor(y[unknown])[None]
-                error = expected_calibration_error(probabilities, fitted.numbers[None], truth)
-                errors.append(100 * error)
-            right = fitted.numbers.numpy() == y[unknown]
-            found.setdefault(method, []).append(100 * float(right.mean()))
-        shaped = rows.x.numpy().astype(np.float64)
-        for method, labelled in sklearn_methods(shaped, labels).items():
-            right = labelled[unknown] == y[unknown]
-            found.setdefault(method, []).append(100 * float(right.mean()))
+def measure(task: Task) -> dict[str, object]:
+    """Accuracies in % of all methods, calibration error, the estimate, and seconds."""
+    _begin()
+    x, y, labels = draw(*load(task.folder), task.k, seed=task.seed, uneven=task.uneven)
+    unknown = labels < 0
+    found = {}
+    for method in ("map-folder", "folder"):
+        begun = time.perf_counter()
+        rows = prepare(x, method=method)
+        answer = solve(rows, labels, n_way=int(y.max()) + 1)
+        seconds = time.perf_counter() - begun
+        found[method] = 100 * float((answer.labels == y)[unknown].mean())
+    estimate = estimate_accuracy(rows, labels, n_way=int(y.max()) + 1, answer=answer)
+    error = expected_calibration_error(
+        *(torch.tensor(each[unknown])[None] for each in (answer.probabilities, answer.labels, y))
+    )
+    shaped = rows.x.numpy().astype(np.float64)
+    for method, labelled in sklearn_methods(shaped, labels, task.k).items():
+        found[method] = 100 * float((labelled == y)[unknown].mean())
+    truth = found["folder"] / 100
     return {
-        "folder": name,
-        "k": k,
-        "uneven": uneven,
-        "accuracy": {method: round(float(np.mean(each)), 2) for method, each in found.items()},
-        "calibration_error": round(float(np.mean(errors)), 2),
-        "seconds": round(float(np.mean(seconds)), 2),
+        "task": task,
+        "accuracy": found,
+        "calibration_error": 100 * error,
+        "seconds": seconds,
+        "covered": None if estimate is None else estimate.low <= truth <= estimate.high,
     }
 
 
-def compare(n_draws: int) -> None:
+def compare(jobs: int) -> None:
     """All folders, all methods."""
+    tasks = [
+        Task(name, k, uneven, seed)
+        for name in (*VALIDATION, *KEPT_OUT)
+        for uneven in (False, True)
+        for k in SHOTS
+        for seed in range(N_DRAWS)
+    ]
+    found: dict[tuple[str, int, bool], list[dict]] = {}
+    for each in _run(tasks, jobs):
+        found.setdefault(each["task"][:3], []).append(each)
+        print(each, flush=True)
     cells = []
-    for name in (*VALIDATION, *KEPT_OUT):
-        for uneven in (False, True):
-            for k in SHOTS:
-                cells.append(measure(name, k, uneven=uneven, n_draws=n_draws))
-                print(cells[-1], flush=True)
-    path = HERE / "results" / "folder_methods.json"
-    path.write_text(
-        json.dumps({"versions": versions(), "draws": n_draws, "cells": cells}, indent=1) + "\n"
+    for (name, k, uneven), draws in found.items():
+        accuracies = {
+            method: round(float(np.mean([each["accuracy"][method] for each in draws])), 2)
+            for method in draws[0]["accuracy"]
+        }
+        covered = [each["covered"] for each in draws if each["covered"] is not None]
+        cells.append(
+            {
+                "folder": name,
+                "k": k,
+                "uneven": uneven,
+                "accuracy": accuracies,
+                "calibration_error": _mean(draws, "calibration_error"),
+                "seconds": _mean(draws, "seconds"),
+                "covered": f"{sum(covered)} of {len(covered)}",
+            }
+        )
+    _write("folder_methods", {"versions": versions(), "draws": N_DRAWS, "cells": cells})
+    draw_picture()
+
+
+def draw_picture(jobs: int = 1) -> None:  # noqa: ARG001 - as the others
+    """Mean accuracy over the folders by labels per class, one line per method."""
+    import matplotlib.pyplot as plt
+
+    cells = json.loads((HERE / "results" / "folder_methods.json").read_text())["cells"]
+    methods = sorted(
+        cells[0]["accuracy"], key=lambda name: -sum(cell["accuracy"][name] for cell in cells)
     )
+    figure, panels = plt.subplots(1, 2, figsize=(9.5, 4.2), sharey=True, layout="constrained")
+    for panel, uneven in zip(panels, (False, True), strict=True):
+        for name in methods:
+            means = [
+                np.mean(
+                    [
+                        cell["accuracy"][name]
+                        for cell in cells
+                        if cell["k"] == k and cell["uneven"] == uneven
+                    ]
+                )
+                for k in SHOTS
+            ]
+            ours = name == "folder"
+            style = {"color": "#b3401b", "linewidth": 2.6} if ours else {"linewidth": 1.2}
+            panel.plot(SHOTS, means, marker="o", markersize=3.5, label=name, **style)
+        panel.set_xscale("log", base=2)
+        panel.set_xticks(SHOTS, [str(k) for k in SHOTS])
+        panel.set_xlabel("labels per class")
+        panel.set_title("uneven classes" if uneven else "classes as they are", loc="left")
+        panel.spines[["top", "right"]].set_visible(False)
+        panel.grid(axis="y", linewidth=0.4)
+    panels[0].set_ylabel("right of the unlabelled images in %, mean of 8 folders")
+    panels[1].legend(frameon=False, loc="lower right", fontsize=8)
+    figure.savefig(HERE / "results" / "folder_methods.png", dpi=150)
 
 
-def choose(n_draws: int) -> None:
+def score(task: Task) -> float:
+    """Accuracy of the folder method in %."""
+    _begin()
+    x, y, labels = draw(*load(task.folder), task.k, seed=task.seed, uneven=task.uneven)
+    rows = Rows.prepare(torch.tensor(x), "folder", keep_neighbors=True)
+    numbers = rows.fit(torch.tensor(labels)).numbers.numpy()
+    return 100 * float((numbers == y[labels < 0]).mean())
+
+
+def choose(jobs: int) -> None:
     """Mean accuracy on validation folders with one number of the method changed at a time."""
-    folders = {name: load(name) for name in VALIDATION}
-
-    def score() -> float:
-        found = []
-        for x0, y0 in folders.values():
-            for k in (1, 5, 20):
-                for seed in range(n_draws):
-                    x, y, labels = draw(x0, y0, k, seed=seed, uneven=False)
-                    rows = Rows.prepare(torch.tensor(x), "folder", keep_neighbors=True)
-                    numbers = rows.fit(torch.tensor(labels)).numbers.numpy()
-                    found.append(100 * float((numbers == y[labels < 0]).mean()))
-        return float(np.mean(found))
-
-    chosen = folder.CONSTANTS
-    base = score()
-    table = [{"number": "as chosen", "value": "", "accuracy": round(base, 2)}]
-    for number, values in ALTERNATIVES.items():
-        for value in values:
-            folder.CONSTANTS = replace(chosen, **{number: value})
-            accuracy = round(score(), 2)
-            table.append({"number": number, "value": str(value), "accuracy": accuracy})
-            print(table[-1], f"{accuracy - base:+.2f}", flush=True)
-        folder.CONSTANTS = chosen
-    (HERE / "results" / "folder_sensitivity.json").write_text(json.dumps(table, indent=1) + "\n")
+    tasks = [
+        Task(name, k, uneven, 0) for name in VALIDATION for uneven in (False, True) for k in SHOTS
+    ]
+    changes: list[tuple[object, str, object]] = [(folder, "", None)]
+    for module, numbers in ALTERNATIVES.items():
+        changes += [(module, number, value) for number, each in numbers.items() for value in each]
+    with ProcessPoolExecutor(jobs) as pool:
+        parts = list(
+            pool.map(_score_changed, *zip(*((*each, tasks) for each in changes), strict=True))
+        )
+    base = parts[0]
+    table = [
+        {"number": number, "value": str(value), "accuracy": part, "worth": round(base - part, 2)}
+        for (_, number, value), part in zip(changes, parts, strict=True)
+    ]
+    _write("folder_sensitivity", table)
 
 
-def main(run: Callable[[int], None], n_draws: int) -> None:
-    """Measure on one thread, without the warnings of small classes."""
+def _score_changed(module: object, number: str, value: object, tasks: Iterable[Task]) -> float:
+    """Mean accuracy with one number of a module changed."""
+    if number:
+        name = NUMBERS[module]
+        setattr(module, name, replace(getattr(module, name), **{number: value}))
+    accuracy = round(float(np.mean([score(task) for task in tasks])), 2)
+    if number:
+        setattr(module, name, type(getattr(module, name))())
+    print(number, value, accuracy, flush=True)
+    return accuracy
+
+
+def cover(task: Task) -> list[bool]:
+    """Whether the interval of each class size holds the truth."""
+    _begin()
+    x, y, labels = draw(*load(task.folder), task.k, seed=task.seed, uneven=task.uneven)
+    n_way = int(y.max()) + 1
+    sizes = estimate_sizes(solve(prepare(x), labels, n_way=n_way), labels)
+    counts = np.bincount(y, minlength=n_way)
+    return [size.low <= n <= size.high for size, n in zip(sizes, counts, strict=True)]
+
+
+def cover_sizes(jobs: int) -> None:
+    """How many of the class sizes lie in their intervals, by labels per class."""
+    table = {}
+    for k in SHOTS:
+        tasks = [Task(name, k, uneven, 0) for name in VALIDATION for uneven in (False, True)]
+        inside = [each for found in _run(tasks, jobs, cover) for each in found]
+        table[str(k)] = f"{sum(inside)} of {len(inside)}"
+        print(k, table[str(k)], flush=True)
+    _write("folder_sizes", table)
+
+
+def _begin() -> None:
+    """One thread per process, without the warnings of small classes."""
     torch.set_num_threads(1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        warnings.simplefilter("ignore", UserWarning)
-        run(n_draws)
+    warnings.simplefilter("ignore", ConvergenceWarning)
+    warnings.simplefilter("ignore", UserWarning)
+    warnings.simplefilter("ignore", FutureWarning)
+
+
+def _run(tasks: list[Task], jobs: int, work=measure) -> Iterable:
+    with ProcessPoolExecutor(jobs) as pool:
+        yield from pool.map(work, tasks)
+
+
+def _mean(draws: list[dict], key: str) -> float:
+    return round(float(np.mean([each[key] for each in draws])), 2)
+
+
+def _write(name: str, found: object) -> None:
+    (HERE / "results" / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    main(choose if "--choose" in sys.argv else compare, 1 if "--choose" in sys.argv else 2)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--choose", action="store_true")
+    parser.add_argument("--sizes", action="store_true")
+    parser.add_argument("--draw", action="store_true")
+    parser.add_argument("--jobs", type=int, default=1)
+    options = parser.parse_args()
+    chosen = {choose: options.choose, cover_sizes: options.sizes, draw_picture: options.draw}
+    next((each for each, wanted in chosen.items() if wanted), compare)(options.jobs)

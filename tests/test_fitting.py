@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 import torch
+from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import NearestCentroid
 
 from fewlabels import AtLeast, Fitted, classify, configure, fit, load_embedded, method_names
@@ -422,7 +423,7 @@ def test_prepared_rows_are_fitted_as_arrays_are(real, method):
 @pytest.mark.filterwarnings("ignore:self.within_class_std_dev_")
 @EVERY_METHOD
 @pytest.mark.parametrize("calibrate", [False, True])
-def test_without_unlabelled_rows_the_class_means_decide_later_rows(real, method, calibrate):
+def test_without_unlabelled_rows_the_labelled_ones_decide_later_rows(real, method, calibrate):
     labelled, labels, unlabelled = real
     names, numbers = np.unique(labels, return_inverse=True)
     rows = Rows.prepare(torch.tensor(labelled), method)
@@ -432,7 +433,9 @@ def test_without_unlabelled_rows_the_class_means_decide_later_rows(real, method,
     assert found.proportions.tolist() == [0, 0, 0]
     pipeline = found.method.pipeline
     x = pipeline.apply(torch.tensor(labelled), torch.tensor(labelled)[:0])[0].numpy()
-    oracle = NearestCentroid().fit(x, labels)
+    regression = find_method(method).learn is not None
+    model = LogisticRegression(C=30, class_weight="balanced") if regression else NearestCentroid()
+    oracle = model.fit(x, labels)
     later = pipeline.replay(torch.tensor(unlabelled), found.means).numpy()
     np.testing.assert_array_equal(found.predict(unlabelled), oracle.predict(later))
 

@@ -22,7 +22,7 @@ from torch import Tensor
 from fewlabels.blanks import find_blanks
 from fewlabels.confidence.calibration import coverage_at_accuracy
 from fewlabels.errors import InputError, unknown_choice
-from fewlabels.fitting import DEFAULT_METHOD, Fitted, Rows
+from fewlabels.fitting import FOLDER_METHOD, Fitted, Rows
 from fewlabels.io.words import name_rows
 from fewlabels.methods import Knob, find_method
 from fewlabels.methods.map import LAM_KNOB
@@ -108,7 +108,7 @@ class FewLabelsClassifier(ClassifierMixin, BaseEstimator):
 
     def __init__(
         self,
-        method: str = DEFAULT_METHOD,
+        method: str = FOLDER_METHOD,
         *,
         settings: Mapping[str, Any] | None = None,
         calibrate: bool = False,
@@ -155,9 +155,8 @@ class FewLabelsClassifier(ClassifierMixin, BaseEstimator):
         if isinstance(settings.get("prior"), Mapping):
             settings["prior"] = self._ordered(settings["prior"])
         rows = Rows.prepare(x, name, mean=self._given_mean(x), **settings)
-        found = rows.fit(
-            numbers, class_names=self.classes_.tolist(), calibrate=getattr(self, "calibrate", False)
-        )
+        names, calibrate = self.classes_.tolist(), getattr(self, "calibrate", False)
+        found = rows.fit(numbers, class_names=names, calibrate=calibrate)
         self._keep(found if self._lam is None else replace(found, lam=self._lam), numbers)
         self.none_of_these_: NDArray[Any] | None = None
         if getattr(self, "none_of_these", False):
@@ -216,11 +215,8 @@ class FewLabelsClassifier(ClassifierMixin, BaseEstimator):
             raise InputError(f"accuracy must satisfy 0 < accuracy <= 1, got {accuracy}.")
         calibrated = getattr(self, "calibrate", False)
         if self._fitted.assignment is None or not calibrated:
-            why = (
-                "the fit had no unlabelled rows"
-                if calibrated
-                else "calibrate is False, and probabilities are then too sure"
-            )
+            why = "calibrate is False, and probabilities are then too sure"
+            why = "the fit had no unlabelled rows" if calibrated else why
             raise InputError(
                 f"abstain_threshold needs a fit of unlabelled rows with calibrate=True, but {why}."
             )
@@ -429,14 +425,9 @@ def _validate(
 ) -> Tensor:
     """X as a float tensor, checked as scikit-learn checks it and as the pipeline needs it."""
     directed = UNIT in pipeline.steps
-    x = validate_data(
-        estimator,
-        X,
-        dtype=(np.float64, np.float32),
-        reset=reset,
-        ensure_min_features=2 if reset and directed else 1,  # one feature has no direction
-        order="C",
-    )
+    least = 2 if reset and directed else 1  # features: one has no direction
+    how = {"dtype": (np.float64, np.float32), "ensure_min_features": least, "order": "C"}
+    x = validate_data(estimator, X, reset=reset, **how)
     if pipeline.positive_only and (x < 0).any():
         rows = name_rows(np.flatnonzero((x < 0).any(axis=1)))
         raise InputError(

@@ -61,11 +61,6 @@ def answer(
     """Preprocess and label: (E, S, D), (E, S) and (E, Q, D) -> Answered.
 
     Args:
-        method: With its pipeline decided.
-        support: Labelled vectors.
-        support_labels: Class numbers.
-        query: Unlabelled vectors.
-        n_way: Number of classes.
         pipeline: The steps that are still to be done, where some were done before.
         mean: What a `center(mean)` step subtracts, (D,).
         neighborhood: Of the preprocessed rows, where it was computed before.
@@ -138,18 +133,11 @@ class Fitted:
     def save(self, path: Path, *, about: Mapping[str, Any] | None = None) -> None:
         """Write what `predict` needs to a .safetensors file, with words about where it is from."""
         arrays = {"prototypes": self.prototypes.numpy(), "biases": self.biases.numpy()}
-        arrays |= {
-            f"mean_{number}": each.reshape(1, -1).numpy() for number, each in enumerate(self.means)
-        }
-        header = {
-            "class_names": self.class_names,
-            "method": self.method.name,
-            "pipeline": str(self.method.pipeline),
-            "lam": self.lam,
-            "temperature": self.temperature,
-            **(about or {}),
-        }
-        MODEL.write(path, arrays, header)
+        arrays |= {f"mean_{i}": each.reshape(1, -1).numpy() for i, each in enumerate(self.means)}
+        numbers = {"lam": self.lam, "temperature": self.temperature}
+        method = {"method": self.method.name, "pipeline": str(self.method.pipeline)}
+        known = {"class_names": self.class_names, **method, **numbers}
+        MODEL.write(path, arrays, {**known, **(about or {})})
 
     @classmethod
     def load(cls, path: Path) -> tuple[Self, dict[str, Any]]:
@@ -159,15 +147,11 @@ class Fitted:
         try:
             name = header.get("method", OLD_MODEL_METHOD)
             configured = find_method(name).configure(n_shot=1, pipeline=header["pipeline"])
-            fitted = cls(
-                configured,
-                tuple(header["class_names"]),
-                tuple(tensors[f"mean_{number}"] for number in range(len(tensors) - 2)),
-                tensors["prototypes"],
-                tensors["biases"],
-                float(header["lam"]),
-                float(header.get("temperature", 1.0)),  # files from before calibration have none
-            )
+            means = tuple(tensors[f"mean_{number}"] for number in range(len(tensors) - 2))
+            learned = (means, tensors["prototypes"], tensors["biases"], float(header["lam"]))
+            # files from before calibration have no temperature
+            temperature = float(header.get("temperature", 1.0))
+            fitted = cls(configured, tuple(header["class_names"]), *learned, temperature)
         except (KeyError, TypeError, ValueError) as error:
             raise FileFormatError(f"{path} is a damaged model ({error}). Make it anew.") from error
         return fitted, header
@@ -203,11 +187,8 @@ class Rows:
         """Preprocess rows, (N, D), for a method.
 
         Args:
-            features: All rows, labelled and unlabelled.
-            method: Of the fits.
             mean: What a `center(mean)` step subtracts, (D,).
             keep_neighbors: Whether to compute neighbourhoods now, for many fits.
-            **settings: Values of the method's knobs, and `pipeline`.
         """
         chosen = find_method(method)
         pipeline = chosen.configure(n_shot=1, **settings).decide(features).pipeline
@@ -249,19 +230,11 @@ class Rows:
         settings = {**self.settings, "n_shot": n_shot or typical_shots(shown)}
         method = replace(self.method.configure(**settings), pipeline=self.pipeline)
         if known.all():
-            return self._fit_means(method, shown, names)
+            return self._fit_labelled(method, shown, names)
         near = None if self.prepared is None else self.prepared.split(known, n_way=n_way)
         support, query, steps = self._split(known)
-        found = answer(
-            method,
-            support,
-            shown[None],
-            query,
-            n_way=n_way,
-            pipeline=steps,
-            mean=self.mean,
-            neighborhood=near,
-        )
+        how: Any = {"n_way": n_way, "pipeline": steps, "mean": self.mean}
+        found = answer(method, support, shown[None], query, **how, neighborhood=near)
         assignment = found.assignment
         if calibrate and not assignment.lam.any():  # hard labels have no probabilities of their own
             lam = assignment.lam + _sharpness(method)
@@ -274,11 +247,11 @@ class Rows:
             fitted = leave_one_out_temperature(found.support, shown[None], found.query, assignment)
             temperature = float(fitted[0])
             probabilities = calibrate_plan(assignment, fitted)[0]
+        early = self.means[: len(self.means) - len(found.means)]
         return Fitted(
             method,
             names,
-            self.means[: len(self.means) - len(found.means)]
-            + tuple(mean.reshape(1, -1) for mean in found.means),
+            early + tuple(mean.reshape(1, -1) for mean in found.means),
             assignment.prototypes[0],
             assignment.biases[0],
             float(assignment.lam[0]) or _sharpness(method),
@@ -291,19 +264,12 @@ class Rows:
     def outlier_probabilities(
         self, numbers: Tensor, found: Tensor, *, on_step: Callable[[], None] = lambda: None
     ) -> Tensor:
-        """Probability that an unlabelled row belongs to none of the classes, (Q,).
-
-        Args:
-            numbers: As in `fit`.
-            found: Class numbers that `fit` found for the unlabelled rows, (Q,).
-            on_step: Called many times on the way; what it raises ends the work.
-        """
+        """Probability that an unlabelled row belongs to none of the classes, (Q,)."""
         known = numbers >= 0
         support, query, steps = self._split(known)
         support, query = steps.apply(support, query, mean=self.mean)
-        return outlier_probabilities(
-            support, numbers[known][None], query, found[None], on_step=on_step
-        )[0]
+        shown = numbers[known][None]
+        return outlier_probabilities(support, shown, query, found[None], on_step=on_step)[0]
 
     def _split(self, known: Tensor) -> tuple[Tensor, Tensor, Pipeline]:
         """Support, (1, S, D), and query, (1, Q, D), and the steps that are still to be done."""
@@ -312,15 +278,21 @@ class Rows:
         steps = self.pipeline.episodic if late else Pipeline(())
         return vectors[known][None], vectors[~known][None], steps
 
-    def _fit_means(self, method: ConfiguredMethod, shown: Tensor, names: tuple[Any, ...]) -> Fitted:
-        """The class means, where every row has a label."""
+    def _fit_labelled(
+        self, method: ConfiguredMethod, shown: Tensor, names: tuple[Any, ...]
+    ) -> Fitted:
+        """What later rows are decided by, where every row has a label."""
         x, means = self.x, self.means
         if self.pipeline.needs_labels:
             steps, nothing = self.pipeline.episodic, self.rowwise[:0]
             x, _, later = steps.apply_and_record(self.rowwise, nothing, mean=self.mean)
             means = means[: len(means) - len(later)] + later
-        prototypes = class_means(x[None], shown[None], len(names))[0]
-        return Fitted(method, names, means, prototypes, x.new_zeros(len(names)), _sharpness(method))
+        if self.method.learn is not None and len(names) > 1:
+            prototypes, biases = self.method.learn(x, shown, len(names))
+        else:
+            prototypes = class_means(x[None], shown[None], len(names))[0]
+            biases = x.new_zeros(len(names))
+        return Fitted(method, names, means, prototypes, biases, _sharpness(method))
 
 
 def _favor(plan: Tensor, labels: Tensor) -> Tensor:

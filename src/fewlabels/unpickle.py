@@ -20,13 +20,7 @@ _NUMBERS_OR_TEXT = re.compile(r"[biufU]\d+")  # dtype codes, without objects, re
 
 
 def load_plain(data: bytes, *, where: str, holds: str) -> Any:
-    """Read a pickle of any protocol, also from Python 2, that holds only plain data.
-
-    Args:
-        data: The bytes of the pickle.
-        where: The name of the file in an error message.
-        holds: What the file should hold, for an error message.
-    """
+    """Read a pickle of any protocol, also from Python 2, that holds only plain data."""
     try:
         # Python 2 pickled array data as str; latin1 maps its bytes one to one.
         return _without_stand_ins(_PlainUnpickler(BytesIO(data), encoding="latin1").load())
@@ -60,9 +54,8 @@ class _Array:
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         _version, shape, dtype, is_fortran, raw = state
         data = raw.encode("latin-1") if isinstance(raw, str) else raw
-        self.plain = np.frombuffer(data, dtype.plain).reshape(
-            shape, order="F" if is_fortran else "C"
-        )
+        order: Any = "F" if is_fortran else "C"
+        self.plain = np.frombuffer(data, dtype.plain).reshape(shape, order=order)
 
 
 # A pickle can set attributes on what it names. The stand-ins below are functions without default
@@ -86,9 +79,8 @@ def _frombuffer(
 
 
 def _scalar(dtype: _Dtype, raw: bytes | str) -> Any:
-    return _frombuffer(
-        raw.encode("latin-1") if isinstance(raw, str) else raw, dtype, (), "C"
-    ).plain.item()
+    data = raw.encode("latin-1") if isinstance(raw, str) else raw
+    return _frombuffer(data, dtype, (), "C").plain.item()
 
 
 def _encode(text: str, _encoding: object) -> bytes:

@@ -229,3 +229,22 @@ def test_where_all_queries_are_of_known_classes_few_alarms_are_raised(real, n_sh
     assert (
         outlier_probabilities(support, labels, query, found.labels) >= 0.5
     ).double().mean() < most
+
+
+@pytest.mark.parametrize("many", [15, 20])
+def test_a_class_with_many_labels_makes_no_outliers_of_the_others(real, many):
+    """All rows of one class are labelled, five of each other: few alarms, as with five of each."""
+    rows = np.arange(8)[:, None] * CLASS_ROWS + np.arange(20)
+    x = torch.tensor(real[rows].astype(np.float32))
+    shown = torch.zeros(8, 20, dtype=torch.bool)
+    shown[:, :5] = True
+    shown[0, :many] = True
+    labels = torch.arange(8)[:, None].expand(-1, 20)
+    support, query = Pipeline.parse("power(0.5) | unit | center(support) | unit")(
+        x[shown][None], x[~shown][None]
+    )
+    found = assign_map(
+        support, labels[shown][None], query, n_way=8, lam="auto", prior="estimate"
+    ).labels
+    flagged = outlier_probabilities(support, labels[shown][None], query, found) >= 0.5
+    assert flagged.double().mean() <= 0.05

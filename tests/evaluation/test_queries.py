@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fewlabels.errors import InputError
-from fewlabels.evaluation import QuerySpec
+from fewlabels.evaluation.queries import QuerySpec
 
 WHOLE = st.integers(1, 10_000_000)
 SPECS = st.one_of(

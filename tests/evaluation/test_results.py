@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from fewlabels import AtLeast
-from fewlabels.evaluation import EvaluationResult, mean_and_ci95
+from fewlabels.evaluation.results import EvaluationResult, mean_and_ci95
 
 PROMISED = {"method", "n_way", "n_shot", "n_query", "accuracy", "ci95", "n_episodes", "seconds"}
 

@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from fewlabels.labeling.accuracy import EstimateSettings, estimate_accuracy, weigh, wilson
+from fewlabels.labeling.accuracy import (
+    EstimateSettings,
+    compare_hidden,
+    estimate_accuracy,
+    estimate_sizes,
+    find_contradictions,
+    weigh,
+    wilson,
+)
 from fewlabels.labeling.answer import prepare, solve
 
 
@@ -102,3 +110,50 @@ def test_it_can_be_called_off(blobs, hide):
         )
         is None
     )
+
+
+def test_labels_that_are_wrong_are_pointed_out(make_blobs, hide):
+    blobs = make_blobs(spread=0.5, per_class=40)
+    labels = hide(blobs.labels, 8)
+    slips = [int(np.flatnonzero(labels == way)[3]) for way in (0, 2)]
+    for row in slips:
+        labels[row] = (labels[row] + 1) % 4
+    answer = solve(prepare(blobs.features), labels, n_way=4)
+    found = find_contradictions(answer, labels, least=0.5)
+    assert [each.row for each in found[:2]] == sorted(
+        slips, key=lambda row: [each.row for each in found].index(row)
+    )
+    assert {each.row for each in found} >= set(slips)
+    assert all(each.number == blobs.labels[each.row] for each in found if each.row in slips)
+    assert find_contradictions(answer, labels, least=1.1) == []
+    right = solve(prepare(blobs.features), hide(blobs.labels, 8), n_way=4)
+    assert find_contradictions(right, hide(blobs.labels, 8), least=0.8) == []
+
+
+def test_other_methods_see_the_same_hidden_labels(make_blobs, hide):
+    blobs = make_blobs(spread=2.0, per_class=40)
+    labels, vectors = hide(blobs.labels, 6), prepare(blobs.features)
+    labels[np.flatnonzero(labels == 3)[1:]] = -1  # one label, which cannot be hidden
+    answer = solve(vectors, labels, n_way=4)
+    found = compare_hidden(vectors, labels, answer, ["ncm", "folder"])
+    estimate = estimate_accuracy(vectors, labels, n_way=4, answer=answer)
+    assert estimate.n_hidden == 18
+    assert 9 <= found["ncm"] <= 18
+    one_label = hide(blobs.labels, 1)
+    nothing = compare_hidden(vectors, one_label, solve(vectors, one_label, n_way=4), ["ncm"])
+    assert nothing == {"ncm": 0}
+
+
+@pytest.mark.parametrize("k", [1, 3, 10])
+def test_class_sizes_lie_in_their_intervals(make_blobs, hide, k):
+    inside = []
+    for seed in range(4):
+        blobs = make_blobs(spread=2.0, per_class=40, seed=seed)
+        kept = np.flatnonzero((blobs.labels > 0) | (np.arange(len(blobs)) % 4 == 0))  # uneven
+        true = blobs.labels[kept]
+        labels = hide(true, min(k, 10))
+        answer = solve(prepare(blobs.features[kept]), labels, n_way=4)
+        for way, size in enumerate(estimate_sizes(answer, labels)):
+            assert (labels == way).sum() <= size.low <= size.expected <= size.high <= len(true)
+            inside.append(size.low <= (true == way).sum() <= size.high)
+    assert np.mean(inside) >= 0.8

@@ -35,7 +35,8 @@ ROWS = [
 
 def test_csv_comes_back_as_it_went():
     rows = list(csv.DictReader(io.StringIO(to_csv(ROWS))))
-    assert list(rows[0]) == ["path", "label", "confidence", "runner_up", "margin", "origin"]
+    names = "path label confidence runner_up margin origin looks_like"
+    assert list(rows[0]) == names.split()
     assert rows[0]["label"] == ODD
     assert rows[1] == {
         "path": "b/2 #.jpg",
@@ -44,6 +45,7 @@ def test_csv_comes_back_as_it_went():
         "runner_up": "leek",
         "margin": "0.1",
         "origin": "",
+        "looks_like": "",
     }
 
 

@@ -135,7 +135,7 @@ def test_images_of_no_class_are_shown_the_most_probable_first(label_blobs, monke
 
 
 def test_who_did_not_ask_for_images_of_no_class_reads_nothing_of_them(label_blobs):
-    outcome = label_blobs(n_named=3)
+    outcome = label_blobs(n_named=3, none_of_these=False)
     assert outlier_section(outcome) is None
     assert "named classes" not in build_report(outcome) + outcome.describe()
 
@@ -198,8 +198,8 @@ def test_labels_that_were_left_out_are_not_scored(tmp_path, make_blobs, hide, en
     assert 0 < len(kept) < len(named)
     assert score.n == score.confusion.sum() == len(kept)
     assert score.n_right == sum(outcome.rows[i].label == true[i] for i in kept)
-    assert score.n_right_nearest == sum(
-        outcome.class_names[outcome.nearest()[i]] == true[i] for i in kept
+    assert score.n_right_rivals["nearest class mean"] == sum(
+        outcome.class_names[outcome.labels_by("ncm")[i]] == true[i] for i in kept
     )
     assert unscored == (len(named) - len(kept), {"other": 28})
     assert "28 images not scored, of classes without a label" in build_report(outcome, truth)

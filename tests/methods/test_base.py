@@ -177,7 +177,9 @@ def test_two_methods_of_one_name_are_refused(toy):
 
 
 def test_an_unknown_method_lists_the_choices():
-    names = "ncm-raw, ncm, kmeans, soft-kmeans, map, map-auto, map-folder, map-truth, folder"
+    names = (
+        "ncm-raw, ncm, kmeans, soft-kmeans, map, map-auto, map-folder, map-truth, logistic, folder"
+    )
     assert names == ", ".join(method_names())
     with pytest.raises(InputError, match=f"method must be one of {names}, got 'knn'"):
         configure("knn", n_shot=1)

@@ -203,7 +203,6 @@ def test_smoothing_keeps_norms_and_brings_classes_together(draw_episodes):
 
 
 def test_who_is_smoothed_and_how():
-    assert plan_smoothing(5, SMOOTHING.row_limit, 5) is None
     assert plan_smoothing(2, 1, 2) is None
     assert plan_smoothing(400, SMOOTHING.dense_rows, 400) == Smoothing(20, 1.0)
     assert plan_smoothing(25, 75, 5) == Smoothing(20, pytest.approx(0.2))

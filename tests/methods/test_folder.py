@@ -1,16 +1,18 @@
 """The folder method: oracles for its parts, and what it promises as a whole."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
 from scipy.optimize import minimize
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from sklearn.linear_model import LogisticRegression
 
-from fewlabels import FewLabelsClassifier, fit, load_embedded
+from fewlabels import FewLabelsClassifier, InputError, fit, load_embedded
 from fewlabels.fitting import Rows
 from fewlabels.methods import folder
-from fewlabels.methods.folder import CONSTANTS, assign_folder, fit_weights, hidden_groups
+from fewlabels.methods.assignment import one_hot
+from fewlabels.methods.folder import assign_folder, fit_weights, hidden_groups
 
 
 def blobs(n_way=4, size=40, dim=24, spread=1.0, seed=0):
@@ -40,37 +42,29 @@ def split(x, shown):
     )
 
 
-def test_the_regression_is_scikit_learns():
-    x, labels = blobs(spread=2.0)
-    z = torch.nn.functional.normalize(torch.tensor(x - x.mean(axis=0)), dim=1)
-    rows = torch.arange(0, len(x), 3)
-    found = folder._log_regression(z, rows, torch.tensor(labels)[rows], 4).exp()
-    oracle = LogisticRegression(
-        C=CONSTANTS.inverse_penalty, class_weight="balanced", max_iter=5000, tol=1e-8
-    ).fit(z[rows].double(), labels[rows])
-    np.testing.assert_allclose(found, oracle.predict_proba(z.double()), atol=5e-3)
-
-
 def test_the_weights_are_the_most_likely_ones():
     rng = np.random.default_rng(0)
     labels = torch.tensor(rng.integers(0, 3, 60))
     logs = torch.tensor(rng.normal(size=(2, 60, 3))).log_softmax(dim=-1)
     logs[0, torch.arange(60), labels] += 1.0
-    found = fit_weights(logs, labels)
+    logs[1, 7] = torch.nan  # a label that was not hidden
+    prior = np.array([0.9, 0.1])
+    found = fit_weights(logs, one_hot(labels, 3, torch.float64), prior=prior, precision=30.0)
+    used = np.arange(60) != 7
 
     def loss(weights):
-        log = torch.einsum("c,cnw->nw", torch.tensor(weights), logs).log_softmax(dim=-1)
-        prior = ((weights - np.array(CONSTANTS.weights)) ** 2).sum()
-        fit = -float(log[torch.arange(60), labels].sum())
-        return fit + CONSTANTS.weight_precision / 2 * float(prior)
+        log = torch.einsum("c,cnw->nw", torch.tensor(weights), logs[:, used]).log_softmax(dim=-1)
+        fit = -float(log[torch.arange(59), labels[used]].sum())
+        return fit + 15.0 * float(((weights - prior) ** 2).sum())
 
-    oracle = minimize(loss, CONSTANTS.weights, bounds=[(0, None)] * 2, method="L-BFGS-B")
+    oracle = minimize(loss, prior, bounds=[(0, None)] * 2, method="L-BFGS-B")
     np.testing.assert_allclose(found, oracle.x, atol=2e-3)
 
 
 def test_without_hidden_labels_the_weights_are_those_of_validation_folders():
     logs = torch.full((2, 3, 3), torch.nan)
-    np.testing.assert_allclose(fit_weights(logs, torch.tensor([0, 1, 2])), CONSTANTS.weights)
+    found = fit_weights(logs, torch.eye(3), prior=(0.9, 0.1), precision=30.0)
+    np.testing.assert_allclose(found, [0.9, 0.1])
 
 
 def test_groups_hide_every_label_once_and_take_alike_from_every_class():
@@ -169,3 +163,22 @@ def test_one_class_and_classes_of_very_different_numbers_of_labels():
     assert (found.numbers.numpy() == labels[shown < 0]).mean() > 0.9
     alone = FewLabelsClassifier("folder").fit(x, np.where(few(labels, 1) == 0, 0, -1))
     assert set(alone.transduction_) == {0}
+
+
+def test_later_rows_are_no_surer_than_those_of_the_folder():
+    known = load_embedded()
+    later = np.arange(len(known.labels)) % 2 == 1
+    x, labels = known.features[~later], known.labels[~later]
+    shown = few(labels, 3)
+    found = Rows.prepare(torch.tensor(x), "folder").fit(torch.tensor(shown))
+    probabilities = found.predict_proba(known.features[later])
+    right = probabilities.argmax(axis=1) == known.labels[later]
+    assert probabilities.max(axis=1).mean() < right.mean() + 0.08
+
+
+def test_more_rows_times_classes_than_memory_holds_are_refused(monkeypatch):
+    x, labels = blobs()
+    tight = dataclasses.replace(folder.CONSTANTS, most_entries=639)
+    monkeypatch.setattr(folder, "CONSTANTS", tight)
+    with pytest.raises(InputError, match=r"at most 639 .* got 160 rows and 4 classes.*ncm"):
+        assign_folder(*split(x, few(labels, 1)), n_way=4)

@@ -100,7 +100,6 @@ def test_another_power_and_another_centering_leave_the_rest_alone():
     line = Pipeline.parse("signed_power(0.5) | center(mean) | center | unit | center(joint)")
     changed = "power(auto) | center(mean) | center | unit | center(joint)"
     assert str(line.with_power("auto")) == changed
-    assert str(line.without_power()) == "center(mean) | center | unit | center(joint)"
     moved = "signed_power(0.5) | center(mean) | center(support) | unit | center(support)"
     assert str(line.with_centering("support")) == moved
     assert str(Pipeline(()).with_power(0.3)) == "none"

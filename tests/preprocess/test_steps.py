@@ -8,7 +8,10 @@ from hypothesis import strategies as st
 from sklearn.preprocessing import normalize
 
 from fewlabels.errors import InputError
-from fewlabels.preprocess import POWER_EPS, Step, center, center_jointly, power, unit
+from fewlabels.preprocess import POWER_EPS, Pipeline, Step, power, unit
+
+center = Pipeline.parse("center").apply
+center_jointly = Pipeline.parse("center(joint)").apply
 
 
 def power_in_numpy(x: torch.Tensor, beta: float) -> np.ndarray:

@@ -2,15 +2,12 @@
 
 from fewlabels.backbones.backbone import Backbone
 from fewlabels.backbones.checkpoint import load_backbone, save_backbone
-from fewlabels.backbones.encoder import Encoder, load_encoder
+from fewlabels.backbones.encoder import load_encoder
 from fewlabels.backbones.registry import BACKBONES, build_backbone
-from fewlabels.backbones.saved import SavedBackbone
 
 __all__ = [
     "BACKBONES",
     "Backbone",
-    "Encoder",
-    "SavedBackbone",
     "build_backbone",
     "load_backbone",
     "load_encoder",

@@ -10,16 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fewlabels.backbones import saved
 from fewlabels.backbones.backbone import Backbone
 from fewlabels.backbones.published import read_published
 from fewlabels.backbones.registry import BACKBONES
-from fewlabels.backbones.saved import (
-    SavedBackbone,
-    build_empty,
-    build_filled,
-    find_differences,
-    name_differences,
-)
+from fewlabels.backbones.saved import SavedBackbone, find_differences, name_differences
 from fewlabels.errors import FileFormatError, InputError
 from fewlabels.io.container import Container
 from fewlabels.io.files import reading
@@ -47,35 +42,26 @@ def save_backbone(
     """Write a safetensors file atomically: on a full disk, the old file stays.
 
     Args:
-        path: The file; an existing one is replaced.
-        backbone: On any device and in any memory format.
-        name: Its name in `BACKBONES`.
         options: The arguments of `build_backbone` besides the name.
         transform: Of the images, such as "resize(36) | crop(32) | normalize(..., ...)".
         provenance: Where the weights came from, as texts by name.
     """
-    tensors = {
-        key: tensor.detach().cpu().contiguous() for key, tensor in backbone.state_dict().items()
-    }
-    if differences := find_differences(build_empty(name, options).state_dict(), tensors):
+    weights = backbone.state_dict().items()
+    tensors = {key: tensor.detach().cpu().contiguous() for key, tensor in weights}
+    if differences := find_differences(saved.build_empty(name, options).state_dict(), tensors):
         raise InputError(
             f"backbone must be a {name} with options {dict(options)}, "
             f"but {name_differences(differences)}."
         )
-    header = {
-        "backbone": name,
-        "options": dict(options),
-        "transform": transform,
-        "provenance": dict(provenance),
-    }
-    FORMAT.write(Path(path), tensors, header)
+    kind = {"backbone": name, "options": dict(options)}
+    about = {"transform": transform, "provenance": dict(provenance)}
+    FORMAT.write(Path(path), tensors, {**kind, **about})
 
 
 def load_backbone(path: str | Path, *, name: str | None = None) -> SavedBackbone:
     """Read a backbone of `save_backbone`, or a checkpoint of the paper, of S2M2 or of SimpleShot.
 
     Args:
-        path: A .safetensors file of ours, or a .tar, .pth or .pth.tar file of theirs.
         name: The architecture that the file must hold; by default it is recognized.
     """
     path = Path(path)
@@ -100,10 +86,10 @@ def _read_ours(path: Path, name: str | None) -> SavedBackbone:
             f"{path} holds a backbone {found}, which this fewlabels does not know. "
             "Upgrade fewlabels."
         )
-    if differences := find_differences(build_empty(found, options).state_dict(), state):
+    if differences := find_differences(saved.build_empty(found, options).state_dict(), state):
         raise FileFormatError(
             f"{path} does not hold the {found} that its header names: "
             f"{name_differences(differences)}. Copy it again."
         )
-    backbone = build_filled(found, options, state)
+    backbone = saved.build_filled(found, options, state)
     return SavedBackbone(backbone, found, options, header["transform"], header["provenance"])

@@ -11,15 +11,8 @@ from itertools import pairwise
 from torch import nn
 
 from fewlabels.backbones.backbone import Backbone
-from fewlabels.backbones.layers import GlobalAveragePool, convolution, initialize
-from fewlabels.backbones.layout import (
-    SIMPLESHOT_CONTAINER,
-    SIMPLESHOT_TRANSFORM,
-    Layout,
-    State,
-    fold_bias,
-    stage_renames,
-)
+from fewlabels.backbones.layers import GlobalAveragePool, convolution, initialize, norm_relu
+from fewlabels.backbones.layout import State, fold_bias, simpleshot_layout, stage_renames
 
 CHANNELS = (64, 64, 64, 64)
 
@@ -31,13 +24,7 @@ def _fold_biases(state: State) -> State:
     return state
 
 
-SIMPLESHOT = Layout(
-    "SimpleShot",
-    stage_renames("conv{}", len(CHANNELS)),
-    SIMPLESHOT_TRANSFORM,
-    SIMPLESHOT_CONTAINER,
-    _fold_biases,
-)
+SIMPLESHOT = simpleshot_layout(*stage_renames("conv{}", len(CHANNELS)), adapt=_fold_biases)
 
 
 def build_conv4(*, channels: Sequence[int] = CHANNELS) -> Backbone:
@@ -61,16 +48,10 @@ def build_conv4_flat(*, image_size: int, channels: Sequence[int] = CHANNELS) -> 
 
 def _build(channels: Sequence[int], head: nn.Module, *, n_positions: int) -> Backbone:
     stages = [
-        nn.Sequential(
-            convolution(n_in, n_out, 3),
-            nn.BatchNorm2d(n_out),
-            nn.ReLU(inplace=True),
-            nn.MaxPool2d(2),
-        )
+        nn.Sequential(convolution(n_in, n_out, 3), *norm_relu(n_out), nn.MaxPool2d(2))
         for n_in, n_out in pairwise((3, *channels))
     ]
-    backbone = Backbone(
-        stem=nn.Identity(), stages=stages, head=head, feature_dim=channels[-1] * n_positions
-    )
+    dim = channels[-1] * n_positions
+    backbone = Backbone(stem=nn.Identity(), stages=stages, head=head, feature_dim=dim)
     initialize(backbone)
     return backbone

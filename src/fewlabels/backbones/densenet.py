@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from fewlabels.backbones.backbone import Backbone
-from fewlabels.backbones.layers import GlobalAveragePool, convolution, initialize
-from fewlabels.backbones.layout import SIMPLESHOT_CONTAINER, SIMPLESHOT_TRANSFORM, Layout
+from fewlabels.backbones.layers import GlobalAveragePool, convolution, initialize, norm_relu
+from fewlabels.backbones.layout import simpleshot_layout
 
 N_LAYERS = (6, 12, 24, 16)  # dense layers of each stage
 GROWTH = 32  # channels added by a layer
@@ -38,9 +38,7 @@ class DenseLayer(nn.Module):
 
 def _transition(n_in: int, n_out: int) -> nn.Sequential:
     """Half the channels, half the resolution."""
-    return nn.Sequential(
-        nn.BatchNorm2d(n_in), nn.ReLU(inplace=True), convolution(n_in, n_out, 1), nn.AvgPool2d(2)
-    )
+    return nn.Sequential(*norm_relu(n_in), convolution(n_in, n_out, 1), nn.AvgPool2d(2))
 
 
 def build_densenet(
@@ -59,10 +57,9 @@ def build_densenet(
             layers.append(_transition(n_in, n_in // 2))
             n_in //= 2
         stages.append(nn.Sequential(*layers))
-    head = nn.Sequential(nn.BatchNorm2d(n_in), nn.ReLU(inplace=True), GlobalAveragePool())
-    backbone = Backbone(
-        stem=convolution(3, stem_channels, 3), stages=stages, head=head, feature_dim=n_in
-    )
+    head = nn.Sequential(*norm_relu(n_in), GlobalAveragePool())
+    stem = convolution(3, stem_channels, 3)
+    backbone = Backbone(stem=stem, stages=stages, head=head, feature_dim=n_in)
     initialize(backbone)
     return backbone
 
@@ -82,13 +79,5 @@ def _layer_renames() -> tuple[tuple[str, str], ...]:
     return tuple(layers)
 
 
-SIMPLESHOT = Layout(
-    source="SimpleShot",
-    renames=(
-        ("^features[.]conv0[.]", "stem."),
-        *_layer_renames(),
-        ("^features[.]norm5[.]", "head.0."),
-    ),
-    transform=SIMPLESHOT_TRANSFORM,
-    container=SIMPLESHOT_CONTAINER,
-)
+_ENDS = (("^features[.]conv0[.]", "stem."), ("^features[.]norm5[.]", "head.0."))
+SIMPLESHOT = simpleshot_layout(*_ENDS, *_layer_renames())

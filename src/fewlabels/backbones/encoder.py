@@ -26,13 +26,8 @@ HUBS: dict[str, Callable[[str], tuple[nn.Module, str, int]]] = {
     "timm": timm_models.load_timm,
     "hf": hf_models.load_hf,
 }
-CHOICES = (
-    *BACKBONES,
-    efficientnet_lite.NAME,
-    "timm:NAME",
-    "hf:ORG/NAME",
-    "the path of a checkpoint",
-)
+HUB_NAMES = ("timm:NAME", "hf:ORG/NAME")
+CHOICES = (*BACKBONES, efficientnet_lite.NAME, *HUB_NAMES, "the path of a checkpoint")
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,8 +47,6 @@ def load_encoder(
     """The encoder that a spec names.
 
     Args:
-        spec: One of the forms above.
-        weights: The checkpoint, if `spec` is the name of an architecture.
         transform: Another transform than the encoder's own. Checkpoints published by others do not
             contain theirs; 84 px are assumed. Give one for those trained on CIFAR at 32 px.
     """
@@ -87,13 +80,8 @@ def _find(spec: str | Path, weights: str | Path | None) -> Encoder:
 
 def _from_checkpoint(path: str | Path, name: str | None) -> Encoder:
     saved = load_backbone(path, name=name)
-    return _ready(
-        saved.name,
-        saved.backbone,
-        saved.transform,
-        saved.backbone.feature_dim,
-        options=saved.options,
-    )
+    dim, options = saved.backbone.feature_dim, saved.options
+    return _ready(saved.name, saved.backbone, saved.transform, dim, options=options)
 
 
 def _ready(
@@ -105,13 +93,8 @@ def _ready(
     options: dict[str, Any] | None = None,
 ) -> Encoder:
     module.eval().requires_grad_(False)
-    return Encoder(
-        name,
-        module,
-        transform,
-        feature_dim,
-        digest_weights(module, architecture=json.dumps([name, options], sort_keys=True)),
-    )
+    digest = digest_weights(module, architecture=json.dumps([name, options], sort_keys=True))
+    return Encoder(name, module, transform, feature_dim, digest)
 
 
 def digest_weights(module: nn.Module, *, architecture: str) -> str:

@@ -5,20 +5,14 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from fewlabels.backbones.hub import (
-    count_features,
-    import_extra,
-    unreachable,
-    write_normalize,
-    write_resize,
-)
+from fewlabels.backbones import hub
+from fewlabels.backbones.hub import write_normalize, write_resize
 from fewlabels.errors import InputError
 
 # Numbers of Pillow's filters in the files of image processors.
 PILLOW_FILTERS = {1: "lanczos", 2: "bilinear", 3: "bicubic"}
-CONVNEXT_WARPS_FROM = (
-    384  # pixels: ConvNext's processor crops below, and makes a square from here on
-)
+# pixels: ConvNext's processor crops below, and makes a square from here on
+CONVNEXT_WARPS_FROM = 384
 LEVIT_MARGIN = 256 / 224  # Levit's processor resizes to this multiple of its stated size
 
 
@@ -54,16 +48,14 @@ def load_hf(name: str) -> tuple[nn.Module, str, int]:
     Args:
         name: As on the hub, like "facebook/dinov2-small", or a local folder.
     """
-    transformers = import_extra(
-        "transformers", package="transformers", extra="hf", purpose=f"hf:{name}"
-    )
+    transformers = hub.import_extra("transformers", extra="hf", purpose=f"hf:{name}")
     try:
         config = transformers.AutoImageProcessor.from_pretrained(name).to_dict()
         module = HuggingFaceFeatures(transformers.AutoModel.from_pretrained(name))
     except Exception as error:  # of transformers, of downloads, of damaged files
-        raise unreachable(f"hf:{name}", error) from error
+        raise hub.unreachable(f"hf:{name}", error) from error
     transform, size = translate_hf(config)
-    return module, transform, count_features(module, size=size)
+    return module, transform, hub.count_features(module, size=size)
 
 
 def translate_hf(config: Mapping[str, Any]) -> tuple[str, int]:
@@ -74,11 +66,8 @@ def translate_hf(config: Mapping[str, Any]) -> tuple[str, int]:
     ...               "image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]})
     ('resize(256) | crop(224) | normalize(0.485 0.456 0.406, 0.229 0.224 0.225)', 224)
     """
-    if (
-        config.get("include_top")
-        or config.get("rescale_offset")
-        or not config.get("do_rescale", True)
-    ):
+    once = not config.get("include_top") and not config.get("rescale_offset")
+    if not (once and config.get("do_rescale", True)):
         raise InputError(
             "hf: the image processor must scale values to [0, 1] and normalize them once, "
             "got another rule. Choose another model."

@@ -13,8 +13,9 @@ from fewlabels.io.words import first_line
 FILTERS = ("bicubic", "bilinear", "lanczos")
 
 
-def import_extra(module: str, *, package: str, extra: str, purpose: str) -> Any:
+def import_extra(module: str, *, extra: str, purpose: str, package: str = "") -> Any:
     """Import an optional package; if it is missing, the error says how to install it."""
+    package = package or module
     try:
         return import_module(module)
     except ImportError as error:

@@ -7,9 +7,13 @@ def convolution(
     n_in: int, n_out: int, kernel: int, *, stride: int = 1, groups: int = 1
 ) -> nn.Conv2d:
     """A convolution that keeps the image size at stride 1; a batch norm follows, so no bias."""
-    return nn.Conv2d(
-        n_in, n_out, kernel, stride=stride, padding=kernel // 2, groups=groups, bias=False
-    )
+    padding = kernel // 2
+    return nn.Conv2d(n_in, n_out, kernel, stride, padding, groups=groups, bias=False)
+
+
+def norm_relu(channels: int) -> tuple[nn.Module, nn.Module]:
+    """Batch norm, then ReLU."""
+    return nn.BatchNorm2d(channels), nn.ReLU(inplace=True)
 
 
 class GlobalAveragePool(nn.Module):
@@ -24,7 +28,6 @@ def initialize(network: nn.Module, *, slope: float = 0.0) -> None:
     """Initialize in place: convolutions as He et al. 2015 (normal, fan out), batch norms at 1, 0.
 
     Args:
-        network: The network.
         slope: Of the leaky ReLUs after the convolutions; 0 is a plain ReLU.
     """
     if any(weight.is_meta for weight in network.parameters()):

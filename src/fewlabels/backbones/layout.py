@@ -39,11 +39,8 @@ class Layout:
     def translate(self, state: Mapping[str, Tensor]) -> State:
         """The weights under our names, without wrappers and classifiers."""
         bare = {WRAPPERS.sub("", name): tensor for name, tensor in state.items()}
-        renamed = {
-            self._rename(name): tensor
-            for name, tensor in bare.items()
-            if not CLASSIFIERS.match(name)
-        }
+        backbone = {name: each for name, each in bare.items() if not CLASSIFIERS.match(name)}
+        renamed = {self._rename(name): tensor for name, tensor in backbone.items()}
         try:
             return self.adapt(dict(renamed))
         except (KeyError, RuntimeError):  # weights of another architecture: `published` reports it
@@ -53,6 +50,16 @@ class Layout:
         for pattern, ours in self.renames:
             name = re.sub(pattern, ours, name)
         return name
+
+
+def s2m2_layout(source: str, *renames: tuple[str, str]) -> Layout:
+    """The layout of weights in files like those of S2M2."""
+    return Layout(source, renames, S2M2_TRANSFORM, S2M2_CONTAINER)
+
+
+def simpleshot_layout(*renames: tuple[str, str], adapt: Callable[[State], State] = dict) -> Layout:
+    """The layout of weights that SimpleShot published."""
+    return Layout("SimpleShot", renames, SIMPLESHOT_TRANSFORM, SIMPLESHOT_CONTAINER, adapt)
 
 
 def stage_renames(foreign: str, n_stages: int) -> tuple[tuple[str, str], ...]:

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from fewlabels.backbones.backbone import Backbone
-from fewlabels.backbones.layers import GlobalAveragePool, convolution, initialize
-from fewlabels.backbones.layout import SIMPLESHOT_CONTAINER, SIMPLESHOT_TRANSFORM, Layout
+from fewlabels.backbones.layers import GlobalAveragePool, convolution, initialize, norm_relu
+from fewlabels.backbones.layout import simpleshot_layout
 
 STEM_CHANNELS = 32
 STAGES = ((64, 1), (128, 2), (256, 2), (512, 6), (1024, 2))  # channels and number of blocks
@@ -21,10 +21,8 @@ class SeparableBlock(nn.Module):
 
     def __init__(self, n_in: int, n_out: int, *, stride: int) -> None:
         super().__init__()
-        self.conv1, self.bn1 = (
-            convolution(n_in, n_in, 3, stride=stride, groups=n_in),
-            nn.BatchNorm2d(n_in),
-        )
+        self.conv1 = convolution(n_in, n_in, 3, stride=stride, groups=n_in)
+        self.bn1 = nn.BatchNorm2d(n_in)
         self.conv2, self.bn2 = convolution(n_in, n_out, 1), nn.BatchNorm2d(n_out)
         self.relu = nn.ReLU(inplace=True)
 
@@ -45,16 +43,11 @@ def build_mobilenet(
     """
     n_in, groups = stem_channels, []
     for i, (n_out, n_blocks) in enumerate(stages):
-        first = SeparableBlock(n_in, n_out, stride=2 if i else 1)
-        groups.append(
-            nn.Sequential(
-                first, *(SeparableBlock(n_out, n_out, stride=1) for _ in range(n_blocks - 1))
-            )
-        )
+        blocks = [SeparableBlock(n_in, n_out, stride=2 if i else 1)]
+        blocks += [SeparableBlock(n_out, n_out, stride=1) for _ in range(n_blocks - 1)]
+        groups.append(nn.Sequential(*blocks))
         n_in = n_out
-    stem = nn.Sequential(
-        convolution(3, stem_channels, 3), nn.BatchNorm2d(stem_channels), nn.ReLU(inplace=True)
-    )
+    stem = nn.Sequential(convolution(3, stem_channels, 3), *norm_relu(stem_channels))
     backbone = Backbone(stem=stem, stages=groups, head=GlobalAveragePool(), feature_dim=n_in)
     initialize(backbone)
     return backbone
@@ -62,17 +55,11 @@ def build_mobilenet(
 
 def _block_renames() -> tuple[tuple[str, str], ...]:
     """SimpleShot counts blocks over all stages, ours start at 0 in each stage."""
-    places = [
-        (stage, block) for stage, (_, n_blocks) in enumerate(STAGES) for block in range(n_blocks)
-    ]
+    places = [(stage, block) for stage, (_, n) in enumerate(STAGES) for block in range(n)]
     return tuple(
         (f"^layers[.]{i}[.]", f"stages.{stage}.{block}.") for i, (stage, block) in enumerate(places)
     )
 
 
-SIMPLESHOT = Layout(
-    source="SimpleShot",
-    renames=(("^conv1[.]", "stem.0."), ("^bn1[.]", "stem.1."), *_block_renames()),
-    transform=SIMPLESHOT_TRANSFORM,
-    container=SIMPLESHOT_CONTAINER,
-)
+_STEM = (("^conv1[.]", "stem.0."), ("^bn1[.]", "stem.1."))
+SIMPLESHOT = simpleshot_layout(*_STEM, *_block_renames())

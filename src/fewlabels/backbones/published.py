@@ -10,15 +10,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from fewlabels.backbones import saved
 from fewlabels.backbones.layout import S2M2_CONTAINER, SIMPLESHOT_CONTAINER
 from fewlabels.backbones.registry import BACKBONES
-from fewlabels.backbones.saved import (
-    SavedBackbone,
-    build_empty,
-    build_filled,
-    find_differences,
-    name_differences,
-)
+from fewlabels.backbones.saved import SavedBackbone, find_differences, name_differences
 from fewlabels.errors import FileFormatError
 
 CONTAINERS = (S2M2_CONTAINER, SIMPLESHOT_CONTAINER)
@@ -26,33 +21,21 @@ COUNTER = "num_batches_tracked"  # of batch norms: old files lack it, features d
 
 
 def read_published(path: Path, *, name: str | None) -> SavedBackbone:
-    """Read a published checkpoint as the first architecture and layout that fit it.
-
-    Args:
-        path: A .tar, .pth or .pth.tar file.
-        name: The architecture that it must hold; by default all are tried.
-    """
+    """Read a published checkpoint as the first architecture and layout that fit it."""
     state, container = _open_pickle(path)
     misfits: list[tuple[list[str], str]] = []
     for candidate in BACKBONES if name is None else [name]:
         # Two layouts can have the same names; then the container decides which transform is right.
-        for layout in sorted(
-            BACKBONES[candidate].layouts, key=lambda layout: layout.container != container
-        ):
-            expected = build_empty(candidate, {}).state_dict()
-            weights = {
-                key: torch.tensor(0) for key in expected if key.endswith(COUNTER)
-            } | layout.translate(state)
+        layouts = BACKBONES[candidate].layouts
+        for layout in sorted(layouts, key=lambda layout: layout.container != container):
+            expected = saved.build_empty(candidate, {}).state_dict()
+            counters = {key: torch.tensor(0) for key in expected if key.endswith(COUNTER)}
+            weights = counters | layout.translate(state)
             differences = find_differences(expected, weights)
             if not differences:
                 provenance = {"file": path.name, "layout": layout.source}
-                return SavedBackbone(
-                    build_filled(candidate, {}, weights),
-                    candidate,
-                    {},
-                    layout.transform,
-                    provenance,
-                )
+                backbone = saved.build_filled(candidate, {}, weights)
+                return SavedBackbone(backbone, candidate, {}, layout.transform, provenance)
             misfits.append((differences, f"{candidate} of {layout.source}"))
     if not misfits:
         raise FileFormatError(
@@ -75,15 +58,11 @@ def _open_pickle(path: Path) -> tuple[Mapping[str, Tensor], str | None]:
             f"{path} must hold only tensors and plain data, got other objects or damaged bytes. "
             "Copy it again, or save only its state_dict."
         ) from error
-    container = next(
-        (key for key in CONTAINERS if isinstance(content, dict) and key in content), None
-    )
+    keys = CONTAINERS if isinstance(content, dict) else ()
+    container = next((key for key in keys if key in content), None)
     content = content if container is None else content[container]
-    if (
-        not isinstance(content, dict)
-        or not content
-        or not all(isinstance(value, Tensor) for value in content.values())
-    ):
+    tensors = isinstance(content, dict) and [isinstance(each, Tensor) for each in content.values()]
+    if not tensors or not all(tensors):
         raise FileFormatError(
             f"{path} must hold tensors by name, at the top or under {' or '.join(CONTAINERS)}. "
             "Save the state_dict again."

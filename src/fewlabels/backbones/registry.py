@@ -80,7 +80,6 @@ def build_backbone(
     """A backbone with random weights, in training mode.
 
     Args:
-        name: One of `BACKBONES`.
         dropout: Probability of dropout inside the blocks; 0 for architectures without dropout.
         image_size: Side of the images in pixels; decides the stem of resnet10 and resnet18.
         seed: Of the weights. Torch's global generator is not changed.
@@ -105,6 +104,5 @@ def build_backbone(
     free = {"dropout": dropout, "image_size": image_size}
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
-        return architecture.build(
-            **architecture.fixed, **{key: free[key] for key in architecture.takes}
-        )
+        taken = {key: free[key] for key in architecture.takes}
+        return architecture.build(**architecture.fixed, **taken)

@@ -17,15 +17,8 @@ from itertools import pairwise
 from torch import Tensor, nn
 
 from fewlabels.backbones.backbone import Backbone
-from fewlabels.backbones.layers import GlobalAveragePool, convolution, initialize
-from fewlabels.backbones.layout import (
-    S2M2_CONTAINER,
-    S2M2_TRANSFORM,
-    SIMPLESHOT_CONTAINER,
-    SIMPLESHOT_TRANSFORM,
-    Layout,
-    stage_renames,
-)
+from fewlabels.backbones.layers import GlobalAveragePool, convolution, initialize, norm_relu
+from fewlabels.backbones.layout import s2m2_layout, simpleshot_layout, stage_renames
 
 CHANNELS = (64, 128, 256, 512)
 STRIDES = (1, 2, 2, 2)
@@ -38,15 +31,8 @@ _RENAMES = (
     *stage_renames("layer{}", 4),
     ("[.]downsample[.]", ".shortcut."),
 )
-AUTHORS = Layout(
-    source="the authors", renames=_RENAMES, transform=S2M2_TRANSFORM, container=S2M2_CONTAINER
-)
-SIMPLESHOT = Layout(
-    source="SimpleShot",
-    renames=_RENAMES,
-    transform=SIMPLESHOT_TRANSFORM,
-    container=SIMPLESHOT_CONTAINER,
-)
+AUTHORS = s2m2_layout("the authors", *_RENAMES)
+SIMPLESHOT = simpleshot_layout(*_RENAMES)
 
 
 class ResidualBlock(nn.Module):
@@ -57,12 +43,10 @@ class ResidualBlock(nn.Module):
         self.conv1, self.bn1 = convolution(n_in, n_out, 3, stride=stride), nn.BatchNorm2d(n_out)
         self.conv2, self.bn2 = convolution(n_out, n_out, 3), nn.BatchNorm2d(n_out)
         self.relu = nn.ReLU(inplace=True)
-        same = n_in == n_out and stride == 1
-        self.shortcut = (
-            None
-            if same
-            else nn.Sequential(convolution(n_in, n_out, 1, stride=stride), nn.BatchNorm2d(n_out))
-        )
+        self.shortcut = None
+        if n_in != n_out or stride != 1:
+            shortcut = convolution(n_in, n_out, 1, stride=stride)
+            self.shortcut = nn.Sequential(shortcut, nn.BatchNorm2d(n_out))
 
     def forward(self, x: Tensor) -> Tensor:
         """(N, n_in, H, W) -> (N, n_out, H / stride, W / stride)."""
@@ -77,7 +61,6 @@ def build_resnet(*, n_blocks: int, image_size: int, channels: Sequence[int] = CH
     Args:
         n_blocks: 1 for ResNet10, 2 for ResNet18.
         image_size: Side of the images in pixels; decides the stem.
-        channels: Of the stages.
 
     >>> build_resnet(n_blocks=1, image_size=32, channels=(4, 6, 8, 10)).feature_dim
     10
@@ -89,23 +72,15 @@ def build_resnet(*, n_blocks: int, image_size: int, channels: Sequence[int] = CH
         )
         for (n_in, n_out), stride in zip(pairwise((channels[0], *channels)), STRIDES, strict=True)
     ]
-    backbone = Backbone(
-        stem=_build_stem(channels[0], image_size),
-        stages=stages,
-        head=GlobalAveragePool(),
-        feature_dim=channels[-1],
-    )
+    stem, dim = _build_stem(channels[0], image_size), channels[-1]
+    backbone = Backbone(stem=stem, stages=stages, head=GlobalAveragePool(), feature_dim=dim)
     initialize(backbone)
     return backbone
 
 
 def _build_stem(n_out: int, image_size: int) -> nn.Sequential:
-    conv = (
-        convolution(3, n_out, 3)
-        if image_size <= SMALL_IMAGE
-        else convolution(3, n_out, 7, stride=2)
-    )
-    layers: list[nn.Module] = [conv, nn.BatchNorm2d(n_out), nn.ReLU(inplace=True)]
+    kernel, stride = (3, 1) if image_size <= SMALL_IMAGE else (7, 2)
+    layers: list[nn.Module] = [convolution(3, n_out, kernel, stride=stride), *norm_relu(n_out)]
     if image_size >= LARGE_IMAGE:
         layers.append(nn.MaxPool2d(3, stride=2, padding=1))
     return nn.Sequential(*layers)

@@ -46,15 +46,12 @@ def build_resnet12(*, channels: tuple[int, ...] = CHANNELS, dropout: float = 0.0
     >>> build_resnet12(channels=(4, 6, 8, 10)).feature_dim
     10
     """
-    last = len(channels) - 1
-    backbone = Backbone(
-        stem=nn.Identity(),
-        stages=[
-            ResNet12Block(n_in, n_out, dropout=dropout, last=i == last)
-            for i, (n_in, n_out) in enumerate(pairwise((3, *channels)))
-        ],
-        head=GlobalAveragePool(),
-        feature_dim=channels[-1],
-    )
+    last, dim = len(channels) - 1, channels[-1]
+    stages = [
+        ResNet12Block(n_in, n_out, dropout=dropout, last=i == last)
+        for i, (n_in, n_out) in enumerate(pairwise((3, *channels)))
+    ]
+    head = GlobalAveragePool()
+    backbone = Backbone(stem=nn.Identity(), stages=stages, head=head, feature_dim=dim)
     initialize(backbone, slope=SLOPE)
     return backbone

@@ -45,18 +45,12 @@ def find_differences(expected: Mapping[str, Tensor], found: Mapping[str, Tensor]
     ['a is 4x3 instead of 2x3', 'b (a number) is missing', 'c (5) is not expected']
     """
     shared = [key for key in expected if key in found and expected[key].shape != found[key].shape]
+    missing = [each for each in expected.items() if each[0] not in found]
+    surplus = [each for each in found.items() if each[0] not in expected]
     return [
         *(f"{key} is {_shape(found[key])} instead of {_shape(expected[key])}" for key in shared),
-        *(
-            f"{key} ({_shape(tensor)}) is missing"
-            for key, tensor in expected.items()
-            if key not in found
-        ),
-        *(
-            f"{key} ({_shape(tensor)}) is not expected"
-            for key, tensor in found.items()
-            if key not in expected
-        ),
+        *(f"{key} ({_shape(tensor)}) is missing" for key, tensor in missing),
+        *(f"{key} ({_shape(tensor)}) is not expected" for key, tensor in surplus),
     ]
 
 

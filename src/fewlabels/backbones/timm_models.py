@@ -6,31 +6,23 @@ from typing import Any
 
 from torch import nn
 
-from fewlabels.backbones.hub import (
-    count_features,
-    import_extra,
-    unreachable,
-    write_normalize,
-    write_resize,
-)
+from fewlabels.backbones import hub
+from fewlabels.backbones.hub import write_normalize, write_resize
 from fewlabels.errors import InputError, unknown_choice
 
 CROP_MODES = ("center", "squash")  # timm's third mode, "border", pads; transforms cannot
 
 
 def load_timm(name: str) -> tuple[nn.Module, str, int]:
-    """The network without its classifier, its transform and its number of features.
-
-    Args:
-        name: As in timm, like "resnet18.a1_in1k".
-    """
-    timm = import_extra("timm", package="timm", extra="timm", purpose=f"timm:{name}")
+    """The network without its classifier, its transform and its number of features."""
+    timm = hub.import_extra("timm", extra="timm", purpose=f"timm:{name}")
     try:
         module = timm.create_model(name, pretrained=True, num_classes=0)
         config = timm.data.resolve_model_data_config(module)
     except Exception as error:  # of timm, of downloads, of damaged files
-        raise unreachable(f"timm:{name}", error) from error
-    return module, translate_timm(config), count_features(module, size=config["input_size"][-1])
+        raise hub.unreachable(f"timm:{name}", error) from error
+    size = config["input_size"][-1]
+    return module, translate_timm(config), hub.count_features(module, size=size)
 
 
 def translate_timm(config: Mapping[str, Any]) -> str:
@@ -51,7 +43,6 @@ def translate_timm(config: Mapping[str, Any]) -> str:
     if mode not in CROP_MODES:
         raise unknown_choice("timm: crop_mode", mode, CROP_MODES)
     resized = math.floor(height / config["crop_pct"])
-    first = write_resize(
-        "resize" if mode == "center" else "square", resized, config["interpolation"]
-    )
+    step = "resize" if mode == "center" else "square"
+    first = write_resize(step, resized, config["interpolation"])
     return f"{first} | crop({height}) | {write_normalize(config['mean'], config['std'])}"

@@ -11,23 +11,19 @@ from itertools import pairwise
 from torch import Tensor, nn
 
 from fewlabels.backbones.backbone import Backbone
-from fewlabels.backbones.layers import GlobalAveragePool, convolution, initialize
-from fewlabels.backbones.layout import S2M2_CONTAINER, S2M2_TRANSFORM, Layout, stage_renames
+from fewlabels.backbones.layers import GlobalAveragePool, convolution, initialize, norm_relu
+from fewlabels.backbones.layout import s2m2_layout, stage_renames
 
 STEM_CHANNELS = 16
 CONVOLUTIONS_OUTSIDE_BLOCKS = 4  # the stem and three shortcuts, as the authors count depth
 CONVOLUTIONS_PER_LEVEL = 6  # three groups of blocks with two convolutions each
 STRIDES = (1, 2, 2)
-S2M2 = Layout(
-    source="S2M2 and the authors",
-    renames=(
-        ("^conv1[.]", "stem."),
-        *stage_renames("block{}[.]layer", 3),
-        ("[.]convShortcut[.]", ".shortcut."),
-        ("^bn1[.]", "head.0."),
-    ),
-    transform=S2M2_TRANSFORM,
-    container=S2M2_CONTAINER,
+S2M2 = s2m2_layout(
+    "S2M2 and the authors",
+    ("^conv1[.]", "stem."),
+    *stage_renames("block{}[.]layer", 3),
+    ("[.]convShortcut[.]", ".shortcut."),
+    ("^bn1[.]", "head.0."),
 )
 
 
@@ -66,8 +62,6 @@ def build_wrn(
 
     Args:
         depth: Number of consecutive convolutions, 6 n + 4.
-        width: Channels as a multiple of 16-32-64.
-        dropout: Probability of dropout between the convolutions of a block.
         block: The class of the blocks; SimpleShot has another.
 
     >>> build_wrn(depth=10, width=1).feature_dim
@@ -82,13 +76,8 @@ def build_wrn(
         )
         for (n_in, n_out), stride in zip(pairwise(channels), STRIDES, strict=True)
     ]
-    backbone = Backbone(
-        stem=convolution(3, STEM_CHANNELS, 3),
-        stages=stages,
-        head=nn.Sequential(
-            nn.BatchNorm2d(channels[-1]), nn.ReLU(inplace=True), GlobalAveragePool()
-        ),
-        feature_dim=channels[-1],
-    )
+    dim, stem = channels[-1], convolution(3, STEM_CHANNELS, 3)
+    head = nn.Sequential(*norm_relu(dim), GlobalAveragePool())
+    backbone = Backbone(stem=stem, stages=stages, head=head, feature_dim=dim)
     initialize(backbone)
     return backbone

@@ -10,14 +10,7 @@ from torch import Tensor, nn
 
 from fewlabels.backbones.backbone import Backbone
 from fewlabels.backbones.layers import convolution
-from fewlabels.backbones.layout import (
-    SIMPLESHOT_CONTAINER,
-    SIMPLESHOT_TRANSFORM,
-    Layout,
-    State,
-    fold_bias,
-    stage_renames,
-)
+from fewlabels.backbones.layout import State, fold_bias, simpleshot_layout, stage_renames
 from fewlabels.backbones.wrn import build_wrn
 
 N_STAGES = 3
@@ -61,30 +54,23 @@ def _fold_biases(state: State) -> State:
     block's input is part of the shift of its output, after the 1x1 convolution if there is one.
     """
     shift = state.pop("stem.bias")  # of the input of the next block, (C,)
-    blocks = [
-        name.removesuffix(".conv1.weight") for name in state if name.endswith(".conv1.weight")
-    ]
+    end = ".conv1.weight"
+    blocks = [name.removesuffix(end) for name in state if name.endswith(end)]
     for block in sorted(blocks, key=lambda name: [int(part) for part in name.split(".")[1:]]):
         fold_bias(state, shift, norm=f"{block}.bn1")
         fold_bias(state, state.pop(f"{block}.conv1.bias"), norm=f"{block}.bn2")
         if f"{block}.shortcut.weight" in state:
-            shift = state[f"{block}.shortcut.weight"][:, :, 0, 0] @ shift + state.pop(
-                f"{block}.shortcut.bias"
-            )
+            weight = state[f"{block}.shortcut.weight"][:, :, 0, 0]
+            shift = weight @ shift + state.pop(f"{block}.shortcut.bias")
         shift = shift + state.pop(f"{block}.conv2.bias")
     fold_bias(state, shift, norm="head.0")
     return state
 
 
-SIMPLESHOT = Layout(
-    source="SimpleShot",
-    renames=(
-        ("^conv1[.]", "stem."),
-        *stage_renames("layer{}", N_STAGES),
-        ("[.]shortcut[.]0[.]", ".shortcut."),
-        ("^bn1[.]", "head.0."),
-    ),
-    transform=SIMPLESHOT_TRANSFORM,
-    container=SIMPLESHOT_CONTAINER,
+SIMPLESHOT = simpleshot_layout(
+    ("^conv1[.]", "stem."),
+    *stage_renames("layer{}", N_STAGES),
+    ("[.]shortcut[.]0[.]", ".shortcut."),
+    ("^bn1[.]", "head.0."),
     adapt=_fold_biases,
 )

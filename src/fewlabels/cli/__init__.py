@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 import typer.core
+from typer import Option
 
 from fewlabels import __version__
 from fewlabels.cli.arguments import option_names, to_options
@@ -69,7 +70,7 @@ app.command("train")(train_command)
 
 @app.callback(invoke_without_command=True)
 def _root(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+    version: Annotated[bool, Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
     if version:
         typer.echo(f"fewlabels {__version__}")

@@ -53,8 +53,7 @@ def load_features(path: Path | None, *, per_class: int | None) -> "FeatureSet":
 
 def load_several(paths: Sequence[Path | None], *, per_class: int | None) -> "list[FeatureSet]":
     """Features of several files; `per_class` is for files without labels, refused if all have."""
-    from fewlabels.features import FeatureSet, load_embedded, read_features
-    from fewlabels.features.readers import block_labels
+    from fewlabels.features import load_embedded, read_features
 
     found = [
         load_embedded() if path is None else read_features(path, labels_needed=per_class is None)
@@ -67,17 +66,18 @@ def load_several(paths: Sequence[Path | None], *, per_class: int | None) -> "lis
         have = "the features have labels" if len(found) == 1 else "all features have labels"
         raise InputError(f"--per-class must be left out where {have}, got {per_class}.")
     return [
-        FeatureSet.from_arrays(
-            each.features,
-            block_labels(len(each), per_class),
-            each.class_names or None,
-            each.provenance,
-            each.names,
-        )
-        if without
-        else each
+        each if not without else _with_blocks(each, per_class)
         for each, without in zip(found, bare, strict=True)
     ]
+
+
+def _with_blocks(features: "FeatureSet", per_class: int) -> "FeatureSet":
+    """The same features, each `per_class` consecutive rows one class."""
+    from fewlabels.features.readers import block_labels
+
+    labels, names = block_labels(len(features), per_class), features.class_names or None
+    known = (features.provenance, features.names)
+    return type(features).from_arrays(features.features, labels, names, *known)
 
 
 def load_mean_features(path: Path | None) -> "FeatureSet | None":
@@ -89,38 +89,29 @@ def load_mean_features(path: Path | None) -> "FeatureSet | None":
 
 def describe_features(features: "FeatureSet") -> str:
     """A short description of the features."""
-    named = [
-        features.provenance[key]
-        for key in ("dataset", "backbone", "split")
-        if key in features.provenance
-    ]
-    return " ".join(named or [features.provenance.get("file", "")])
+    known = features.provenance
+    named = [known[key] for key in ("dataset", "backbone", "split") if key in known]
+    return " ".join(named or [known.get("file", "")])
 
 
 class ProgressBar:
     """A bar per stage on stderr with rate and time left; invisible if stderr is not a terminal."""
 
     def __init__(self, unit: str) -> None:
+        from rich import progress
         from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeRemainingColumn,
-        )
 
         self.speed = 0.0  # units per second of the latest stage
         self._begun: dict[str, float] = {}  # time in seconds at which a stage began
         self._tasks: dict[str, Any] = {}
         console = Console(stderr=True)
-        self._bars = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn(unit),
-            TextColumn("{task.fields[speed]}"),
-            TimeRemainingColumn(),
+        self._bars = progress.Progress(
+            progress.TextColumn("{task.description}"),
+            progress.BarColumn(),
+            progress.MofNCompleteColumn(),
+            progress.TextColumn(unit),
+            progress.TextColumn("{task.fields[speed]}"),
+            progress.TimeRemainingColumn(),
             console=console,
             transient=True,
             disable=not console.is_terminal,
@@ -139,12 +130,9 @@ class ProgressBar:
             self._begun[stage] = time.perf_counter()
             self._tasks[stage] = self._bars.add_task(stage, total=total, speed="")
         self.speed = done / max(time.perf_counter() - self._begun[stage], 1e-9)
-        self._bars.update(
-            self._tasks[stage],
-            completed=done,
-            speed=f"{self.speed:,.0f}/s" if done else "",
-            visible=done < total,
-        )
+        shown = f"{self.speed:,.0f}/s" if done else ""
+        task = self._tasks[stage]
+        self._bars.update(task, completed=done, speed=shown, visible=done < total)
 
 
 @contextmanager
@@ -174,22 +162,16 @@ def print_table(table: "Table") -> None:
 
     shown = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 0, 0, 1))
     for name in table.header:
-        shown.add_column(
-            name,
-            justify="left" if name in TEXT_COLUMNS else "right",
-            no_wrap=name not in TEXT_COLUMNS,
-        )
+        text = name in TEXT_COLUMNS
+        shown.add_column(name, justify="left" if text else "right", no_wrap=not text)
     for section in table.sections:
         for row in section:
-            shown.add_row(
-                *row, end_section=row is section[-1] and section is not table.sections[-1]
-            )
+            ends = row is section[-1] and section is not table.sections[-1]
+            shown.add_row(*row, end_section=ends)
     console = Console()
     if not console.is_terminal:
-        console.width = max(
-            console.width,
-            console.measure(shown, options=console.options.update(width=WIDEST)).maximum,
-        )
+        needed = console.measure(shown, options=console.options.update(width=WIDEST)).maximum
+        console.width = max(console.width, needed)
     console.print(table.title, style="bold", highlight=False)
     console.print(shown)
     console.print(table.caption, style="dim", highlight=False)

@@ -7,16 +7,17 @@ import textwrap
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from fewlabels.cli import options
 from fewlabels.cli.console import WIDEST, progress_bar
 from fewlabels.io.words import count, listing
 
 if TYPE_CHECKING:
-    from fewlabels.data.checking import CheckReport, SplitCount
+    from fewlabels.data.checking import CheckReport
     from fewlabels.data.image_set import Problem
 
 EXIT_PROBLEMS = 1
@@ -34,20 +35,12 @@ def list_command() -> None:
     from fewlabels.data.forms import FORMS
     from fewlabels.data.image_set import SPLITS
 
-    rows = [
-        (
-            each.name,
-            *(f"{len(each.classes[split])} · {each.n_images[split]:,}" for split in SPLITS),
-            f"{sum(each.n_images.values()):,}",
-        )
-        for each in BENCHMARKS.values()
-    ]
-    _print_table(
-        "Benchmarks",
-        ("dataset", *SPLITS, "images"),
-        rows,
-        "classes · images of each split, as in the literature",
-    )
+    rows = []
+    for each in BENCHMARKS.values():
+        sizes = [f"{len(each.classes[split])} · {each.n_images[split]:,}" for split in SPLITS]
+        rows.append((each.name, *sizes, f"{sum(each.n_images.values()):,}"))
+    caption = "classes · images of each split, as in the literature"
+    _print_table("Benchmarks", ("dataset", *SPLITS, "images"), rows, caption)
     for each in BENCHMARKS.values():
         _print(f"\n{each.name}", style="bold")
         _print_item("paper", each.cite)
@@ -60,18 +53,12 @@ def list_command() -> None:
 def check_command(
     folder: Annotated[
         Path,
-        typer.Argument(
-            help="A benchmark in one of its forms, or a folder of images.", metavar="DIR"
-        ),
+        Argument(help="A benchmark in one of its forms, or a folder of images.", metavar="DIR"),
     ],
     dataset: Annotated[
-        str | None,
-        typer.Option(
-            help="The benchmark it should be; see fewlabels data list. [recognized]",
-            show_default=False,
-        ),
+        str | None, Option(help="The benchmark it should be; see fewlabels data list. [recognized]")
     ] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Count remarks as problems.")] = False,
+    strict: Annotated[bool, Option("--strict", help="Count remarks as problems.")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Decode every image and check classes and counts; exit code 1 if there are problems.
@@ -82,10 +69,7 @@ def check_command(
     from fewlabels.data.survey import survey_folder
 
     survey = survey_folder(folder, dataset=dataset)
-    with (
-        progress_bar("check", len(survey), unit="images") as advance,
-        warnings.catch_warnings(),
-    ):
+    with progress_bar("check", len(survey), unit="images") as advance, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Pillow warns about metadata that is not used
         report = check_survey(survey, on_progress=advance)
     if as_json:
@@ -101,25 +85,16 @@ def _print_report(report: "CheckReport") -> None:
 
     benchmark = None if report.dataset is None else BENCHMARKS[report.dataset]
     title = f"{report.folder}: {'your own images' if benchmark is None else benchmark.title}"
-    rows = [
-        (
-            split.split,
-            _count(split.n_classes, split.expected_classes),
-            _count(split.n_images, split.expected_images),
-            _span(split.class_sizes) if split.n_classes else "–",
-            _span(split.sides),
-            *([f"{split.n_unlabelled:,}"] if _any_unlabelled(report.splits) else []),
-        )
-        for split in report.splits
-    ]
-    header = (
-        "split",
-        "classes",
-        "images",
-        "images per class",
-        "pixels per side",
-        *(["unlabelled"] if _any_unlabelled(report.splits) else []),
-    )
+    unlabelled = any(split.n_unlabelled for split in report.splits)
+    rows = []
+    for split in report.splits:
+        n_classes = _count(split.n_classes, split.expected_classes)
+        n_images = _count(split.n_images, split.expected_images)
+        sizes = _span(split.class_sizes) if split.n_classes else "–"
+        rest = [f"{split.n_unlabelled:,}"] if unlabelled else []
+        rows.append((split.split, n_classes, n_images, sizes, _span(split.sides), *rest))
+    header = ["split", "classes", "images", "images per class", "pixels per side"]
+    header += ["unlabelled"] if unlabelled else []
     _print_table(title, header, rows, f"read as: {report.form}")
     typer.echo()
     _print_problems("problem", report.problems)
@@ -136,10 +111,6 @@ def _print_problems(what: str, problems: "Sequence[Problem]") -> None:
     _print(count(len(problems), what), style=style)
     rest = "; --json lists all" if len(problems) > MOST_SHOWN else ""
     _print("  " + listing(problems, most=MOST_SHOWN, separator="\n  ") + rest)
-
-
-def _any_unlabelled(splits: "Sequence[SplitCount]") -> bool:
-    return any(split.n_unlabelled for split in splits)
 
 
 def _count(found: int, expected: int | None) -> str:
@@ -168,15 +139,8 @@ def _print_table(
 
 def _print_item(label: str, text: str) -> None:
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDEST
-    typer.echo(
-        textwrap.fill(
-            text,
-            width,
-            initial_indent=f"  {label:<8}",
-            subsequent_indent=" " * 10,
-            break_on_hyphens=False,
-        )
-    )
+    indent: Any = {"initial_indent": f"  {label:<8}", "subsequent_indent": " " * 10}
+    typer.echo(textwrap.fill(text, width, break_on_hyphens=False, **indent))
 
 
 def _print(what: object, *, style: str | None = None) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Option
 
 from fewlabels.cli import options
 from fewlabels.cli.console import describe_features, load_features, say
@@ -18,15 +19,14 @@ def doctor_command(
     features: options.FeaturesArgument = None,
     per_class: options.PerClass = None,
     episodes: Annotated[
-        int, typer.Option(help="Episodes of the trial that measures the gain of transduction.")
+        int, Option(help="Episodes of the trial that measures the gain of transduction.")
     ] = 200,
     seed: options.Seed = 0,
     reliability: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             help="Figure (.png or .svg) of confidence against accuracy, with and without "
-            "calibration.",
-            show_default=False,
+            "calibration."
         ),
     ] = None,
     as_json: options.Json = False,
@@ -47,12 +47,9 @@ def doctor_command(
         make_folder(reliability.parent)
     feature_set = load_features(features, per_class=per_class)
     found = check_up(feature_set, n_episodes=episodes, seed=seed)
-    measured = (
-        []
-        if reliability is None
-        else check_reliability(feature_set, n_episodes=episodes, seed=seed)
-    )
+    measured = []
     if reliability is not None:
+        measured = check_reliability(feature_set, n_episodes=episodes, seed=seed)
         figure = draw_reliability(measured, about=describe_features(feature_set))
         write_file(reliability, figure[reliability.suffix.removeprefix(".")])
         say(f"Written: {reliability}")
@@ -61,23 +58,17 @@ def doctor_command(
         typer.echo(json.dumps({**found.to_dict(), **more}, indent=2))
         return
     typer.echo(describe_features(feature_set))
+    low, middle, high = found.norms
+    before, after = found.skewness
+    zeros = f"{found.zeros:.1%} of the values"
+    rows = f"{found.rows:,} x {found.dim}, {found.classes} classes"
     for name, value in (
-        (
-            "rows",
-            f"{found.rows:,} x {found.dim}, {found.classes} classes, "
-            f"{found.unlabelled:,} unlabelled",
-        ),
-        (
-            "zeros",
-            f"{found.zeros:.1%} of the values, {found.zero_rows} rows without any other value",
-        ),
+        ("rows", f"{rows}, {found.unlabelled:,} unlabelled"),
+        ("zeros", f"{zeros}, {found.zero_rows} rows without any other value"),
         ("negatives", f"{found.negatives:.1%} of the values"),
-        ("norms", f"{found.norms[0]:.3g} to {found.norms[2]:.3g}, median {found.norms[1]:.3g}"),
+        ("norms", f"{low:.3g} to {high:.3g}, median {middle:.3g}"),
         ("duplicates", f"{found.duplicates} rows equal an earlier one"),
-        (
-            "skewness",
-            f"{found.skewness[0]:.2f} before, {found.skewness[1]:.2f} after {found.power}",
-        ),
+        ("skewness", f"{before:.2f} before, {after:.2f} after {found.power}"),
         ("before", found.histogram[0]),
         ("after", found.histogram[1]),
         ("power", found.power),

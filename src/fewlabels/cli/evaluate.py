@@ -2,21 +2,13 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer import Option
 
-from fewlabels.cli import options
-from fewlabels.cli.console import (
-    command_line,
-    describe_features,
-    end_interrupted,
-    load_features,
-    load_mean_features,
-    print_table,
-    progress_bar,
-    say,
-)
+from fewlabels.cli import console, options
+from fewlabels.cli.console import print_table, progress_bar, say
 from fewlabels.errors import InputError
 
 
@@ -24,10 +16,7 @@ def evaluate_command(
     features: options.FeaturesArgument = None,
     method: options.Methods = None,
     baseline: Annotated[
-        str | None,
-        typer.Option(
-            help="Print paired differences to this method.", metavar="NAME", show_default=False
-        ),
+        str | None, Option(help="Print paired differences to this method.", metavar="NAME")
     ] = None,
     shots: options.Shots = None,
     ways: options.Ways = 5,
@@ -48,17 +37,14 @@ def evaluate_command(
     dtype: options.Dtype = None,
     output: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             help="Folder for result.json, accuracies.npz (one accuracy per episode) and, with "
-            "several --queries, a figure of accuracy against imbalance.",
-            show_default=False,
+            "several --queries, a figure of accuracy against imbalance."
         ),
     ] = None,
     force: options.Force = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
-    latex: Annotated[
-        bool, typer.Option("--latex", help="Print a LaTeX tabular (booktabs).")
-    ] = False,
+    markdown: Annotated[bool, Option("--markdown", help="Print a Markdown table.")] = False,
+    latex: Annotated[bool, Option("--latex", help="Print a LaTeX tabular (booktabs).")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Accuracy of few-shot methods, mean and 95 % interval, on the same episodes.
@@ -69,22 +55,17 @@ def evaluate_command(
     """
     if markdown + latex + as_json > 1:
         raise InputError("give one of --markdown, --latex and --json, not several.")
+    from fewlabels.evaluation import tables
     from fewlabels.evaluation.comparison import compare_results
     from fewlabels.evaluation.draw_imbalance import draw_imbalance
     from fewlabels.evaluation.folder import open_folder, write_results
     from fewlabels.evaluation.plots import can_draw
     from fewlabels.evaluation.settings import read_settings
     from fewlabels.evaluation.sweep import evaluate_cells, idle_knobs, plan_cells
-    from fewlabels.evaluation.tables import (
-        tabulate_comparisons,
-        tabulate_results,
-        to_latex,
-        to_markdown,
-    )
     from fewlabels.io.files import write_file
 
     tuned = None if settings is None else read_settings(settings)
-    feature_set = load_features(features, per_class=per_class)
+    feature_set = console.load_features(features, per_class=per_class)
     names = method or list(tuned or ["map"])
     given = options.gather_knobs(knobs, beta=beta, lam=lam, alpha=alpha)
     cells = plan_cells(
@@ -107,41 +88,32 @@ def evaluate_command(
         )
     for knob, name in idle_knobs(names, given):
         say(f"knob {knob} has no effect on {name}, which has its own.")
-    folder = (
-        None
-        if output is None
-        else open_folder(output, fingerprint=feature_set.fingerprint, force=force)
-    )
-    about = describe_features(feature_set)
+    folder, about = None, console.describe_features(feature_set)
+    if output is not None:
+        folder = open_folder(output, fingerprint=feature_set.fingerprint, force=force)
+    kind: Any = {"n_way": ways, "n_episodes": episodes, "draws": draws, "seed": seed}
+    how: Any = {"engine": engine, "device": device, "dtype": dtype}
+    how["mean_features"] = console.load_mean_features(mean_of)
     with progress_bar("evaluate", episodes * sum(len(cell.methods) for cell in cells)) as advance:
         results, interrupted = evaluate_cells(
-            feature_set,
-            cells,
-            n_way=ways,
-            n_episodes=episodes,
-            draws=draws,
-            seed=seed,
-            engine=engine,
-            device=device,
-            dtype=dtype,
-            mean_features=load_mean_features(mean_of),
-            on_progress=advance,
+            feature_set, cells, **kind, **how, on_progress=advance
         )
     if baseline is None:
         found = [result.to_dict() for result in results]
-        table = tabulate_results(results, about=about)
+        table = tables.tabulate_results(results, about=about)
     else:
         comparisons = compare_results(results, baseline=baseline)
         found = [comparison.to_dict() for comparison in comparisons]
-        table = tabulate_comparisons(comparisons, about=about)
+        table = tables.tabulate_comparisons(comparisons, about=about)
     if as_json:
         typer.echo(json.dumps({"results": found}, indent=2))
     elif markdown or latex:
-        typer.echo(to_markdown(table) if markdown else to_latex(table))
+        typer.echo(tables.to_markdown(table) if markdown else tables.to_latex(table))
     else:
         print_table(table)
     if folder is not None:
-        write_results(folder, results, fingerprint=feature_set.fingerprint, command=command_line())
+        command = console.command_line()
+        write_results(folder, results, fingerprint=feature_set.fingerprint, command=command)
         written = ["result.json", "accuracies.npz"]
         several = len({result.queries for result in results}) > 1
         drawn = draw_imbalance(results, about=about) if several and can_draw(None) else {}
@@ -152,4 +124,4 @@ def evaluate_command(
         if several and not drawn:
             say("No figure drawn: that needs matplotlib, pip install 'fewlabels[plot]'")
     if interrupted:
-        end_interrupted("the results cover the episodes done so far.")
+        console.end_interrupted("the results cover the episodes done so far.")

@@ -7,16 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
-from fewlabels.cli import options
-from fewlabels.cli.console import (
-    ProgressBar,
-    describe_features,
-    end_interrupted,
-    print_table,
-    say,
-    saying_warnings,
-)
+from fewlabels.cli import console, options
+from fewlabels.cli.console import ProgressBar, say
 from fewlabels.errors import FileFormatError, InputError, unknown_choice
 from fewlabels.io.words import listing, split_names
 
@@ -38,66 +32,49 @@ MEGABYTE = 1e6  # bytes
 def extract_command(
     images: Annotated[
         Path,
-        typer.Argument(
-            help="Folder of images, a sub-folder per class; with --dataset, of a benchmark."
-        ),
+        Argument(help="Folder of images, a sub-folder per class; with --dataset, of a benchmark."),
     ],
     backbone: Annotated[
         list[str] | None,
-        typer.Option(
-            help=f"{BACKBONES}; repeated, or as a+b: features side by side. [{DEFAULT_BACKBONE}]",
-            show_default=False,
+        Option(
+            help=f"{BACKBONES}; repeated, or as a+b: features side by side. [{DEFAULT_BACKBONE}]"
         ),
     ] = None,
     weights: Annotated[
-        Path | None,
-        typer.Option(help="Checkpoint for an architecture, e.g. wrn28-10.", show_default=False),
+        Path | None, Option(help="Checkpoint for an architecture, e.g. wrn28-10.")
     ] = None,
     dataset: Annotated[
-        str | None,
-        typer.Option(
-            help="Benchmark that the folder holds; see fewlabels data list.", show_default=False
-        ),
+        str | None, Option(help="Benchmark that the folder holds; see fewlabels data list.")
     ] = None,
     split: Annotated[
-        str | None,
-        typer.Option(
-            help=f"base, val, novel or all, of --dataset. [{DEFAULT_SPLIT}]", show_default=False
-        ),
+        str | None, Option(help=f"base, val, novel or all, of --dataset. [{DEFAULT_SPLIT}]")
     ] = None,
-    output: Annotated[Path, typer.Option(help="File of features to write.")] = Path(
+    output: Annotated[Path, Option(help="File of features to write.")] = Path(
         "features.safetensors"
     ),
     encoding: Annotated[
-        str, typer.Option(help="float32, float16, or root8: 8 bits, for non-negative features.")
+        str, Option(help="float32, float16, or root8: 8 bits, for non-negative features.")
     ] = "float32",
     views: Annotated[
-        str, typer.Option(help="Average features over center, flip (2 views) or ten (crops).")
+        str, Option(help="Average features over center, flip (2 views) or ten (crops).")
     ] = "center",
-    precision: Annotated[str, typer.Option(help="float32, or bfloat16 on CUDA.")] = "float32",
+    precision: Annotated[str, Option(help="float32, or bfloat16 on CUDA.")] = "float32",
     device: options.Device = "auto",
     batch_size: Annotated[
-        int | None,
-        typer.Option(
-            help="Images per batch: changes only the time. [by device]", show_default=False
-        ),
+        int | None, Option(help="Images per batch: changes only the time. [by device]")
     ] = None,
-    num_workers: Annotated[
-        int | None, typer.Option(help="Threads, 0 for none. [one per core]", show_default=False)
-    ] = None,
+    num_workers: Annotated[int | None, Option(help="Threads, 0 for none. [one per core]")] = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Stop at an image that cannot be read.")
+        bool, Option("--strict", help="Stop at an image that cannot be read.")
     ] = False,
     store: Annotated[
         Path | None,
-        typer.Option(
-            help="Folder where computed features are kept. [FEWLABELS_CACHE, or the user's cache]",
-            show_default=False,
+        Option(
+            help="Folder where computed features are kept. [FEWLABELS_CACHE, or the user's cache]"
         ),
     ] = None,
     no_cache: Annotated[
-        bool,
-        typer.Option("--no-cache", help="Compute everything, and keep only the output."),
+        bool, Option("--no-cache", help="Compute everything, and keep only the output.")
     ] = False,
     as_json: options.Json = False,
 ) -> None:
@@ -125,24 +102,15 @@ def extract_command(
     kept_in = None if no_cache else FeatureStore(store)
     encoders = load_encoders(backbone or [DEFAULT_BACKBONE], weights=weights)
     begun = time.perf_counter()
-    with saying_warnings(), ExtractionBar() as bar:
+    how: Any = {"device": device, "batch_size": batch_size, "n_workers": num_workers}
+    what: Any = {"views": views, "precision": precision, "strict": strict}
+    with console.saying_warnings(), ExtractionBar() as bar:
         try:
-            features = extract(
-                image_set,
-                encoders,
-                store=kept_in,
-                device=device,
-                batch_size=batch_size,
-                views=views,
-                precision=precision,
-                n_workers=num_workers,
-                strict=strict,
-                on_progress=bar,
-            )
+            features = extract(image_set, encoders, store=kept_in, on_progress=bar, **how, **what)
         except KeyboardInterrupt:
             if kept_in is None or kept_in.n_lost:
                 raise
-            end_interrupted(
+            console.end_interrupted(
                 f"computed features are kept in {kept_in.root}; the same command continues."
             )
     seconds = time.perf_counter() - begun
@@ -166,7 +134,7 @@ def extract_command(
     if as_json:
         typer.echo(json.dumps(found, indent=2))
     else:
-        _print_summary(found, about=describe_features(features))
+        _print_summary(found, about=console.describe_features(features))
     say(f"Written to {output}")
     if kept_in is not None and not kept_in.n_lost:  # otherwise a warning was printed
         size = f"{found['store_bytes'] / MEGABYTE:,.1f} MB"
@@ -241,6 +209,5 @@ def _print_summary(found: dict[str, Any], *, about: str) -> None:
         "seconds": f"{found['seconds']:.1f}",
         "images/s": f"{found['images_per_second']:.0f}" if found["computed"] else NONE,
     }
-    print_table(
-        Table(about, tuple(row), [[tuple(row.values())]], f"fingerprint {found['fingerprint']}")
-    )
+    rows, caption = [[tuple(row.values())]], f"fingerprint {found['fingerprint']}"
+    console.print_table(Table(about, tuple(row), rows, caption))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from fewlabels.cli import options
 from fewlabels.cli.console import end_interrupted, say
@@ -17,93 +18,67 @@ if TYPE_CHECKING:
 
 PhotosArgument = Annotated[
     Path,
-    typer.Argument(
-        help="Folder of images, file of features, or labelling project.",
-        metavar="PHOTOS",
-        show_default=False,
-    ),
+    Argument(help="Folder of images, file of features, or labelling project.", metavar="PHOTOS"),
 ]
 Labels = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         help="CSV with columns path and label, or a folder with one sub-folder per class. "
-        "[sub-folders of PHOTOS]",
-        show_default=False,
+        "[sub-folders of PHOTOS]"
     ),
 ]
 Method = Annotated[
     str | None,
-    typer.Option(
+    Option(
         help="Method that finds the labels; `fewlabels evaluate --help` lists them. [folder]",
         metavar="NAME",
-        show_default=False,
     ),
 ]
 Backbone = Annotated[
     str | None,
-    typer.Option(
+    Option(
         help="efficientnet-lite0, timm:NAME, hf:ORG/NAME, a checkpoint of fewlabels train, "
-        "or several: a+b. [efficientnet-lite0]",
-        show_default=False,
+        "or several: a+b. [efficientnet-lite0]"
     ),
 ]
-BatchSize = Annotated[
-    int | None, typer.Option(help="Images per batch of the network.", show_default=False)
-]
-NumWorkers = Annotated[
-    int | None, typer.Option(help="Threads that read images; 0 for none.", show_default=False)
-]
-Abstain = Annotated[
-    float, typer.Option(help="Leave out labels that are less sure than this, 0 to 1.")
-]
+BatchSize = Annotated[int | None, Option(help="Images per batch of the network.")]
+NumWorkers = Annotated[int | None, Option(help="Threads that read images; 0 for none.")]
+Abstain = Annotated[float, Option(help="Leave out labels that are less sure than this, 0 to 1.")]
 
 
 def label_command(
     photos: PhotosArgument,
     labels: Labels = None,
-    output: Annotated[
-        Path, typer.Option(help="Where the labels are written: .csv or .parquet.")
-    ] = Path("labels.csv"),
+    output: Annotated[Path, Option(help="Where the labels are written: .csv or .parquet.")] = Path(
+        "labels.csv"
+    ),
     method: Method = None,
     settings: options.Set = None,
     backbone: Backbone = None,
     abstain: Abstain = 0.0,
     none_of_these: Annotated[
         bool,
-        typer.Option(
-            "--none-of-these",
-            help="Add a column: the probability that an image belongs to no class.",
+        Option(
+            help="Whether to add a column: the probability that an image belongs to no class.",
         ),
-    ] = False,
+    ] = True,
     copy_to: Annotated[
-        Path | None,
-        typer.Option(help="Copy the images into one folder per class.", show_default=False),
+        Path | None, Option(help="Copy the images into one folder per class.")
     ] = None,
-    link_to: Annotated[
-        Path | None, typer.Option(help="The same with links.", show_default=False)
-    ] = None,
+    link_to: Annotated[Path | None, Option(help="The same with links.")] = None,
     label_studio: Annotated[
-        Path | None,
-        typer.Option(help="Write predictions for Label Studio (.json).", show_default=False),
+        Path | None, Option(help="Write predictions for Label Studio (.json).")
     ] = None,
     label_studio_prefix: Annotated[
-        str, typer.Option(help="What Label Studio needs before each path.")
+        str, Option(help="What Label Studio needs before each path.")
     ] = "/data/local-files/?d=",
     model: Annotated[
-        Path | None,
-        typer.Option(
-            help="Save a model for `fewlabels predict` (.safetensors).", show_default=False
-        ),
+        Path | None, Option(help="Save a model for `fewlabels predict` (.safetensors).")
     ] = None,
-    report: Annotated[
-        Path | None, typer.Option(help="Write a report (.html).", show_default=False)
-    ] = None,
+    report: Annotated[Path | None, Option(help="Write a report (.html).")] = None,
     truth: Annotated[
         str | None,
-        typer.Option(
-            help="True labels to compare with: a CSV file, or 'folders' for sub-folders.",
-            show_default=False,
-        ),
+        Option(help="True labels to compare with: a CSV file, or 'folders' for sub-folders."),
     ] = None,
     device: options.Device = "auto",
     batch_size: BatchSize = None,
@@ -162,18 +137,17 @@ def _score(outcome: "Outcome") -> dict[str, object]:
     if truth is None:
         return {}
     score = outcome.score(truth)
-    right = (0, 0, 0) if score is None else (score.n_right, score.n_right_nearest, score.n)
-    names = ("right", "right_nearest_class_mean", "of")
-    counts = dict(zip(names, right, strict=True))
+    counts = {"right": 0, "of": 0}
+    if score is not None:
+        rivals = {f"right_{name.replace(' ', '_')}": n for name, n in score.n_right_rivals.items()}
+        counts = {"right": score.n_right, **rivals, "of": score.n}
     return {"score": counts | outcome.unscored(truth)._asdict()}
 
 
 def next_command(
     photos: PhotosArgument,
     labels: Labels = None,
-    count: Annotated[
-        int, typer.Option("--count", "-n", min=1, help="Number of images to list.")
-    ] = 20,
+    count: Annotated[int, Option("--count", "-n", min=1, help="Number of images to list.")] = 20,
     method: Method = None,
     settings: options.Set = None,
     backbone: Backbone = None,

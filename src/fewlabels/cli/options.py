@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 import typer.core
+from typer import Argument, Option
 
 from fewlabels.errors import InputError
 
@@ -13,89 +14,49 @@ FILES = ".safetensors, .npz (features, labels), .npy (with --per-class), .parque
 
 FeaturesArgument = Annotated[
     Path | None,
-    typer.Argument(
-        help=f"Features: {FILES}. Default: the embedded CIFAR-FS set.",
-        metavar="FEATURES",
-        show_default=False,
-    ),
+    Argument(help=f"Features: {FILES}. Default: the embedded CIFAR-FS set.", metavar="FEATURES"),
 ]
-PerClass = Annotated[
-    int | None,
-    typer.Option(help="Rows per class, in blocks, of files without labels.", show_default=False),
-]
-MeanOf = Annotated[
-    Path | None,
-    typer.Option(help="Features whose mean center(mean) subtracts.", show_default=False),
-]
+PerClass = Annotated[int | None, Option(help="Rows per class, in blocks, of files without labels.")]
+MeanOf = Annotated[Path | None, Option(help="Features whose mean center(mean) subtracts.")]
 
-Shots = Annotated[
-    list[int] | None,
-    typer.Option(help="Labelled rows per class; may be repeated. [1]", show_default=False),
-]
-Ways = Annotated[int, typer.Option(min=2, help="Classes per episode.")]
+Shots = Annotated[list[int] | None, Option(help="Labelled rows per class; may be repeated. [1]")]
+Ways = Annotated[int, Option(min=2, help="Classes per episode.")]
 QUERIES = "Queries per class, or N,N,... or dirichlet:A:N or present:K:N"
-Queries = Annotated[
-    list[str] | None, typer.Option(help=f"{QUERIES}; may be repeated. [15]", show_default=False)
-]
-Episodes = Annotated[int, typer.Option(help="Episodes per result.")]
-Draws = Annotated[str, typer.Option(help="own, or authors for those of the published script.")]
-Seed = Annotated[int, typer.Option(help="Of the draws.")]
+Queries = Annotated[list[str] | None, Option(help=f"{QUERIES}; may be repeated. [15]")]
+Episodes = Annotated[int, Option(help="Episodes per result.")]
+Draws = Annotated[str, Option(help="own, or authors for those of the published script.")]
+Seed = Annotated[int, Option(help="Of the draws.")]
 
-Method = Annotated[
-    str, typer.Option(help="A method; the list is below.", metavar="NAME", show_default=True)
-]
+Method = Annotated[str, Option(help="A method; the list is below.", metavar="NAME")]
 Methods = Annotated[
     list[str] | None,
-    typer.Option(
-        "--method",
-        help="A method, see the list below; may be repeated. [map]",
-        metavar="NAME",
-        show_default=False,
-    ),
+    Option("--method", help="A method, see the list below; may be repeated. [map]", metavar="NAME"),
 ]
-Beta = Annotated[
-    list[str] | None, typer.Option(help="Short for --set beta=VALUE.", show_default=False)
-]
-Lam = Annotated[
-    list[str] | None, typer.Option(help="Short for --set lam=VALUE.", show_default=False)
-]
-Alpha = Annotated[
-    list[str] | None, typer.Option(help="Short for --set alpha=VALUE.", show_default=False)
-]
+Beta = Annotated[list[str] | None, Option(help="Short for --set beta=VALUE.")]
+Lam = Annotated[list[str] | None, Option(help="Short for --set lam=VALUE.")]
+Alpha = Annotated[list[str] | None, Option(help="Short for --set alpha=VALUE.")]
 Set = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--set",
         help="Value of a knob of the method (`fewlabels evaluate --help`); may be repeated.",
         metavar="KNOB=VALUE",
-        show_default=False,
     ),
 ]
-Pipeline = Annotated[
-    str | None,
-    typer.Option(help="Another preprocessing, e.g. 'unit | center | unit'.", show_default=False),
-]
+Pipeline = Annotated[str | None, Option(help="Another preprocessing, e.g. 'unit | center | unit'.")]
 Settings = Annotated[
     Path | None,
-    typer.Option(
-        help="Settings that `fewlabels tune` wrote; options given here win over them.",
-        show_default=False,
-    ),
+    Option(help="Settings that `fewlabels tune` wrote; options given here win over them."),
 ]
 
-Engine = Annotated[str, typer.Option(help="auto, torch, numba or triton.")]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
+Engine = Annotated[str, Option(help="auto, torch, numba or triton.")]
+Device = Annotated[str, Option(help="auto, cpu, cuda or mps.")]
 Dtype = Annotated[
-    str | None,
-    typer.Option(
-        help="float32 or float64, of the torch engine alone. [float32]", show_default=False
-    ),
+    str | None, Option(help="float32 or float64, of the torch engine alone. [float32]")
 ]
 
-Force = Annotated[
-    bool, typer.Option("--force", help="Overwrite results of other features in --output.")
-]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
+Force = Annotated[bool, Option("--force", help="Overwrite results of other features in --output.")]
+Json = Annotated[bool, Option("--json", help="Print one JSON object instead of a table.")]
 
 
 def gather_knobs(
@@ -132,17 +93,11 @@ class MethodCommand(typer.core.TyperCommand):
         from fewlabels.methods import find_method, method_names
         from fewlabels.methods.base import all_knobs
 
-        methods = [find_method(name) for name in method_names()]
-        taken = {each.name: ", ".join(each.knobs_for()) for each in methods}
+        methods = []
+        for method in map(find_method, method_names()):
+            taken = ", ".join(method.knobs_for())
+            methods.append((method.name, method.title + (f"; knobs: {taken}" if taken else "")))
         with formatter.section("Methods (--method)"):
-            formatter.write_dl(
-                [
-                    (
-                        each.name,
-                        each.title + (f"; knobs: {taken[each.name]}" * bool(each.knobs_for())),
-                    )
-                    for each in methods
-                ]
-            )
+            formatter.write_dl(methods)
         with formatter.section("Knobs (--set KNOB=VALUE)"):
             formatter.write_dl([(name, knob.words) for name, knob in all_knobs().items()])

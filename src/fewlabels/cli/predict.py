@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument
 
 from fewlabels.cli import options
 from fewlabels.cli.console import say
@@ -12,14 +13,9 @@ from fewlabels.cli.label import Abstain
 
 
 def predict_command(
-    model: Annotated[
-        Path, typer.Argument(help="What `fewlabels label --model` wrote.", show_default=False)
-    ],
+    model: Annotated[Path, Argument(help="What `fewlabels label --model` wrote.")],
     images: Annotated[
-        list[Path],
-        typer.Argument(
-            help="Images, folders of images, or a file of features.", show_default=False
-        ),
+        list[Path], Argument(help="Images, folders of images, or a file of features.")
     ],
     abstain: Abstain = 0.0,
     device: options.Device = "auto",

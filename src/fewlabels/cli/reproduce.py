@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from fewlabels.cli import options
 from fewlabels.cli.console import command_line, end_interrupted, print_table, progress_bar, say
@@ -15,45 +16,37 @@ ARTIFACTS = Path("artifacts")  # it may be missing: --features names single file
 def reproduce_command(
     names: Annotated[
         list[str] | None,
-        typer.Argument(
+        Argument(
             help="table2 to table8, figure2 to figure4, time, orderings, or all.", metavar="NAME..."
         ),
     ] = None,
     listing: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--list", help="List what can be reproduced, what it needs, and whether that is here."
         ),
     ] = False,
     artifacts: Annotated[
         Path | None,
-        typer.Option(
-            help=f"Folder of features: DATASET/BACKBONE/{{val,novel}}.safetensors. [{ARTIFACTS}]",
-            show_default=False,
+        Option(
+            help=f"Folder of features: DATASET/BACKBONE/{{val,novel}}.safetensors. [{ARTIFACTS}]"
         ),
     ] = None,
     features: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="One file: DATASET:BACKBONE:SPLIT=FILE; may be repeated.", show_default=False
-        ),
+        list[str] | None, Option(help="One file: DATASET:BACKBONE:SPLIT=FILE; may be repeated.")
     ] = None,
     per_class: options.PerClass = None,
     output: Annotated[
-        Path, typer.Option(help="Folder for JSON, Markdown, pictures and index.html.")
+        Path, Option(help="Folder for JSON, Markdown, pictures and index.html.")
     ] = Path("results"),
     readme: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write the results table of --output into this file.", show_default=False
-        ),
+        Path | None, Option(help="Write the results table of --output into this file.")
     ] = None,
     episodes: options.Episodes = 10_000,
     seed: options.Seed = 0,
     device: options.Device = "auto",
     plot: Annotated[
-        bool | None,
-        typer.Option(help="Draw pictures. [where matplotlib is installed]", show_default=False),
+        bool | None, Option(help="Draw pictures. [where matplotlib is installed]")
     ] = None,
 ) -> None:
     """The paper's tables and figures, our numbers beside the published.

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from fewlabels.cli import options
 from fewlabels.cli.console import say
@@ -11,31 +12,20 @@ from fewlabels.cli.label import Backbone, BatchSize, Method, NumWorkers, resumab
 
 
 def serve_command(
-    project: Annotated[
-        Path,
-        typer.Argument(
-            help="Folder of the project; it is begun with --photos.", show_default=False
-        ),
-    ],
+    project: Annotated[Path, Argument(help="Folder of the project; it is begun with --photos.")],
     photos: Annotated[
         Path | None,
-        typer.Option(
-            help="Begin the project with this folder of images or file of features.",
-            show_default=False,
-        ),
+        Option(help="Begin the project with this folder of images or file of features."),
     ] = None,
     labels: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             help="Import labels: a CSV with columns path and label, "
-            "or for a new project a folder with one sub-folder per class.",
-            show_default=False,
+            "or for a new project a folder with one sub-folder per class."
         ),
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 picks a free one.")] = 0,
-    open_browser: Annotated[
-        bool, typer.Option("--open", help="Open the page in the browser.")
-    ] = False,
+    port: Annotated[int, Option(min=0, max=65535, help="Port; 0 picks a free one.")] = 0,
+    open_browser: Annotated[bool, Option("--open", help="Open the page in the browser.")] = False,
     method: Method = None,
     settings: options.Set = None,
     backbone: Backbone = None,

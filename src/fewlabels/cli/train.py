@@ -1,9 +1,9 @@
 """`fewlabels train`: train a backbone on base classes."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from fewlabels.cli import options
 from fewlabels.cli.console import command_line, say, saying_warnings
@@ -18,66 +18,87 @@ SECONDS_PER_MINUTE = 60
 
 def train_command(
     images: Annotated[
-        Path,
-        typer.Argument(help="Folder of the benchmark, or of base classes, one sub-folder each."),
+        Path, Argument(help="Folder of the benchmark, or of base classes, one sub-folder each.")
     ],
     output: Annotated[
         Path,
-        typer.Option(
-            help="Folder for checkpoint, log, backbone, features; a training in it is resumed."
-        ),
+        Option(help="Folder for checkpoint, log, backbone, features; a training in it is resumed."),
     ],
     recipe: Annotated[
-        str, typer.Option(help="modern, dct, s2m2, simpleshot, or a TOML file.")
+        str,
+        Option(
+            help="modern, dct, s2m2, simpleshot; on episodes: protonet, matching, maml, "
+            "baseline++, dsn, mct, leo; or a TOML file."
+        ),
     ] = "modern",
     dataset: Annotated[
         str | None,
-        typer.Option(help="Benchmark whose base and val classes to take; see fewlabels data list."),
+        Option(help="Benchmark whose base and val classes to take; see fewlabels data list."),
     ] = None,
     val: Annotated[
-        Path | None, typer.Option(help="Folder of validation classes, without --dataset.")
+        Path | None, Option(help="Folder of validation classes, without --dataset.")
     ] = None,
-    backbone: Annotated[
-        str | None, typer.Option(help="Architecture, instead of the recipe's.")
-    ] = None,
+    backbone: Annotated[str | None, Option(help="Architecture, instead of the recipe's.")] = None,
     change: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Change the recipe: optimizer.lr=0.05, stages.0.epochs=10."),
+        Option("--set", help="Change the recipe: optimizer.lr=0.05, stages.0.epochs=10."),
     ] = None,
     extract: Annotated[
         list[str] | None,
-        typer.Option(help="Split whose features are written at the end: val, novel; repeatable."),
+        Option(help="Split whose features are written at the end: val, novel; repeatable."),
     ] = None,
     views: Annotated[
-        str,
-        typer.Option(help="Views averaged into these features: center, flip, ten, or best on val."),
+        str, Option(help="Views averaged into these features: center, flip, ten, or best on val.")
     ] = "center",
-    minutes: Annotated[
-        float | None, typer.Option(help="Stop after this time with a checkpoint; rerun to resume.")
+    evaluate: Annotated[
+        list[str] | None,
+        Option(help="Split to evaluate a recipe for episodes on, by its own head; repeatable."),
     ] = None,
-    validate_every: Annotated[int, typer.Option(help="Epochs between validations by PT+MAP.")] = 5,
-    checkpoint_every: Annotated[int, typer.Option(help="Epochs between checkpoints.")] = 5,
+    episodes: options.Episodes = 10_000,
+    minutes: Annotated[
+        float | None, Option(help="Stop after this time with a checkpoint; rerun to resume.")
+    ] = None,
+    validate_every: Annotated[int, Option(help="Epochs between validations.")] = 5,
+    checkpoint_every: Annotated[int, Option(help="Epochs between checkpoints.")] = 5,
     tensorboard: Annotated[
-        bool, typer.Option("--tensorboard", help="Write TensorBoard logs beside the checkpoint.")
+        bool, Option("--tensorboard", help="Write TensorBoard logs beside the checkpoint.")
     ] = False,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Stop at an image that cannot be read.")
+        bool, Option("--strict", help="Stop at an image that cannot be read.")
     ] = False,
     device: options.Device = "auto",
 ) -> None:
-    """Train a backbone on base classes (S2M2_R or plain), with validation by PT+MAP.
+    """Train a backbone on base classes (S2M2_R or plain), or a system on episodes.
+
+    Validation is by PT+MAP, or by the system's own head.
 
     fewlabels train cifar-fs --dataset cifar-fs --backbone resnet18 --output runs/resnet18
+
+    fewlabels train cifar-fs --dataset cifar-fs --recipe protonet --output runs/p --evaluate novel
     """
+    from fewlabels.training.episodic import EpisodicRecipe, load_recipe
     from fewlabels.training.progress import reporting
-    from fewlabels.training.recipe import Recipe
     from fewlabels.training.run import train_backbone
+    from fewlabels.training.system_run import train_system
 
     changes = [*(change or []), *([] if backbone is None else [f"backbone={backbone}"])]
-    if dataset is None and extract:
+    chosen = load_recipe(recipe, changes)
+    if isinstance(chosen, EpisodicRecipe):
+        if extract:
+            raise InputError(
+                f"--extract must be left out with --recipe {recipe}, which trains on episodes. "
+                f"Use `fewlabels extract --backbone {output}/backbone.safetensors` afterwards."
+            )
+    elif evaluate:
         raise InputError(
-            "--extract must name splits of a benchmark, got no --dataset. Give --dataset, or use "
-            "`fewlabels extract` on a folder."
+            f"--evaluate must be left out with --recipe {recipe}, which has no head of its own. "
+            "Use --extract and `fewlabels evaluate`."
+        )
+    if dataset is None and (extract or evaluate):
+        option = "--extract" if extract else "--evaluate"
+        raise InputError(
+            f"{option} must name splits of a benchmark, got no --dataset. Give --dataset"
+            f"{', or use `fewlabels extract` on a folder' if extract else ''}."
         )
     if dataset is not None and val is not None:
         raise InputError(
@@ -96,23 +117,27 @@ def train_command(
         reporting(output, say, tensorboard=tensorboard) as on_epoch,
         ExtractionBar() as bar,
     ):
-        trained = train_backbone(
-            base_set,
-            Recipe.load(recipe, changes),
-            output=output,
-            val=val_set,
-            extract=[read(images, split) for split in extract or []],
-            views=views,
-            device=device,
-            validate_every=validate_every,
-            checkpoint_every=checkpoint_every,
-            stop_after=None if minutes is None else SECONDS_PER_MINUTE * minutes,
-            strict=strict,
-            command=command_line(),
-            on_epoch=on_epoch,
-            on_extraction=bar,
-        )
+        shared: dict[str, Any] = {
+            "output": output,
+            "val": val_set,
+            "device": device,
+            "validate_every": validate_every,
+            "checkpoint_every": checkpoint_every,
+            "stop_after": None if minutes is None else SECONDS_PER_MINUTE * minutes,
+            "strict": strict,
+            "command": command_line(),
+            "on_epoch": on_epoch,
+        }
+        if isinstance(chosen, EpisodicRecipe):
+            sets = [read(images, split) for split in evaluate or []]
+            trained = train_system(base_set, chosen, evaluate=sets, n_episodes=episodes, **shared)
+        else:
+            sets = [read(images, split) for split in extract or []]
+            trained = train_backbone(
+                base_set, chosen, extract=sets, views=views, on_extraction=bar, **shared
+            )
     if trained.finished:
-        say(f"Written to {output}: backbone.safetensors, metrics.json, log.jsonl")
+        model = "system" if isinstance(chosen, EpisodicRecipe) else "backbone"
+        say(f"Written to {output}: {model}.safetensors, metrics.json, log.jsonl")
     else:
         say(f"Stopped after epoch {trained.reports[-1]['epoch']}; the same command resumes it.")

@@ -2,20 +2,13 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
-from fewlabels.cli import options
-from fewlabels.cli.console import (
-    command_line,
-    describe_features,
-    end_interrupted,
-    load_several,
-    print_table,
-    progress_bar,
-    say,
-)
+from fewlabels.cli import console, options
+from fewlabels.cli.console import print_table, progress_bar, say
 
 NOVEL = "novel"  # as a FeatureSet's provenance calls the split
 WARNING = (
@@ -27,38 +20,32 @@ WARNING = (
 def tune_command(
     features: Annotated[
         Path | None,
-        typer.Argument(
+        Argument(
             help=f"Features of validation classes: {options.FILES}. "
             "Default: the embedded set, as a demonstration.",
             metavar="VAL_FEATURES",
-            show_default=False,
         ),
     ] = None,
     novel: Annotated[
         Path | None,
-        typer.Option(
-            help="Features of novel classes: shown for reference, not used for selection.",
-            show_default=False,
-        ),
+        Option(help="Features of novel classes: shown for reference, not used for selection."),
     ] = None,
     method: options.Method = "map",
     grid: Annotated[
-        bool,
-        typer.Option("--grid", help="Try every combination instead of one knob after the other."),
+        bool, Option("--grid", help="Try every combination instead of one knob after the other.")
     ] = False,
     shots: options.Shots = None,
     ways: options.Ways = 5,
-    queries: Annotated[str, typer.Option(help=f"{options.QUERIES}.")] = "15",
+    queries: Annotated[str, Option(help=f"{options.QUERIES}.")] = "15",
     episodes: options.Episodes = 1000,
     draws: options.Draws = "own",
     seed: options.Seed = 0,
     knobs: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--set",
             help="Value to try of a knob; may be repeated. A knob that is not tuned takes one.",
             metavar="KNOB=VALUE",
-            show_default=False,
         ),
     ] = None,
     beta: options.Beta = None,
@@ -69,12 +56,11 @@ def tune_command(
     device: options.Device = "auto",
     dtype: options.Dtype = None,
     output: Annotated[
-        Path, typer.Option(help="Folder for settings.toml, tuning.json and the curves.")
+        Path, Option(help="Folder for settings.toml, tuning.json and the curves.")
     ] = Path("tuned"),
     force: options.Force = False,
     plot: Annotated[
-        bool | None,
-        typer.Option(help="Draw the curves. [where matplotlib is installed]", show_default=False),
+        bool | None, Option(help="Draw the curves. [where matplotlib is installed]")
     ] = None,
     as_json: options.Json = False,
 ) -> None:
@@ -93,12 +79,12 @@ def tune_command(
     from fewlabels.io.files import write_file
 
     drawing = can_draw(plot)
-    feature_set, *others = load_several(
+    feature_set, *others = console.load_several(
         [features] if novel is None else [features, novel], per_class=per_class
     )
     novel_set = others[0] if others else None
     warnings = [WARNING] if feature_set.provenance.get("split") == NOVEL else []
-    about = describe_features(feature_set) + (" (demonstration)" if warnings else "")
+    about = console.describe_features(feature_set) + (" (demonstration)" if warnings else "")
     if features is None:
         say("No validation features given: tuning on the embedded set.")
     for warning in warnings:
@@ -107,42 +93,25 @@ def tune_command(
     tried = check_ranges(method, given, fixed=rest)
     n_settings = count_settings(tried, grid=grid, novel=novel is not None)
     folder = open_folder(output, fingerprint=feature_set.fingerprint, force=force)
+    kind: Any = {"n_way": ways, "queries": queries, "draws": draws, "seed": seed}
+    how: Any = {"engine": engine, "device": device, "dtype": dtype, "n_episodes": episodes}
+    how |= {"ranges": given, "grid": grid, "novel": novel_set, "settings": rest}
     tunings: list[Tuning] = []
     interrupted = False
     with progress_bar("tune", episodes * n_settings * len(set(shots or [1]))) as advance:
         try:
             for n_shot in dict.fromkeys(shots or [1]):
-                tunings.append(
-                    tune(
-                        feature_set,
-                        method=method,
-                        n_shot=n_shot,
-                        ranges=given,
-                        grid=grid,
-                        novel=novel_set,
-                        settings=rest,
-                        n_way=ways,
-                        queries=queries,
-                        n_episodes=episodes,
-                        draws=draws,
-                        seed=seed,
-                        engine=engine,
-                        device=device,
-                        dtype=dtype,
-                        on_progress=advance,
-                    )
-                )
+                kind["n_shot"] = n_shot
+                tunings.append(tune(feature_set, method=method, **kind, **how, on_progress=advance))
                 if tunings[-1].interrupted:
                     raise KeyboardInterrupt
         except KeyboardInterrupt:
             if not tunings:
                 raise
             interrupted = True
-    found = {
-        "command": command_line(),
-        "fingerprint": feature_set.fingerprint,
-        "tunings": [each.to_dict() for each in tunings],
-    }
+    tuned = [each.to_dict() for each in tunings]
+    command, fingerprint = console.command_line(), feature_set.fingerprint
+    found = {"command": command, "fingerprint": fingerprint, "tunings": tuned}
     if as_json:
         typer.echo(json.dumps(found, indent=2))
     else:
@@ -150,17 +119,11 @@ def tune_command(
             print_table(tabulate_tuning(each, about=about))
             typer.echo(each.describe() + "\n")
     if interrupted:
-        end_interrupted("this is what was done so far; nothing was written.")
-    origin = (
-        f"Features: {about}, fingerprint {feature_set.fingerprint}, "
-        f"{len(feature_set):,} vectors of {feature_set.n_classes} classes"
-    )
-    comments = [
-        f"Written by: {found['command']}",
-        origin,
-        *warnings,
-        *(each.describe() for each in tunings),
-    ]
+        console.end_interrupted("this is what was done so far; nothing was written.")
+    n_classes = f"{feature_set.n_classes} classes"
+    origin = f"fingerprint {fingerprint}, {len(feature_set):,} vectors of {n_classes}"
+    comments = [f"Written by: {command}", f"Features: {about}, {origin}", *warnings]
+    comments += [each.describe() for each in tunings]
     chosen = {method: {each.n_shot: dict(each.chosen) for each in tunings}}
     write_file(folder / "settings.toml", format_settings(chosen, comments=comments).encode())
     write_file(folder / TUNING, to_json(found))

@@ -5,7 +5,9 @@ propagated over the k-nearest-neighbor graph with decay 0.85 (label spreading, Z
 Queries of a known class receive much label mass, queries of other classes receive little. The
 logarithm of the mass that a query receives is compared with two distributions of the episode:
 
-- inliers: labelled rows, each without the mass of its own label;
+- inliers: labelled rows, each without the mass of its own label. Every class counts alike, and no
+  class gives mass to more rows than the median class has labels: a class with many labels must
+  not make the others look like outliers;
 - a left-out class: queries without the mass of the labels of their class. Such a class is a
   compact cluster. Real outliers are scattered and lie closer, about half way to the inliers.
 
@@ -100,10 +102,10 @@ def outlier_probabilities(
     spread = torch.minimum(OUTLIERS.spread_factor * left_out.spread, received.spread)
     spread = spread.clamp(OUTLIERS.spread_minimum, OUTLIERS.spread_maximum)
     inliers = torch.maximum(masses.inlier, received.median - OUTLIERS.tail_limit * spread)
-    n_used = masses.used.sum(dim=-1, keepdim=True)
-    total = (inliers * masses.used).sum(dim=-1, keepdim=True)
+    n_used = masses.weights.sum(dim=-1, keepdim=True)
+    total = (inliers * masses.weights).sum(dim=-1, keepdim=True)
     inlier_mean = (total + OUTLIERS.median_rows * received.median) / (n_used + OUTLIERS.median_rows)
-    squared = (((inliers - inlier_mean) ** 2) * masses.used).sum(dim=-1, keepdim=True)
+    squared = (((inliers - inlier_mean) ** 2) * masses.weights).sum(dim=-1, keepdim=True)
     variance = (squared + OUTLIERS.spread_rows * spread**2) / (n_used + OUTLIERS.spread_rows)
     spread = variance.sqrt()
     lowest = torch.maximum(left_out.median, inlier_mean - OUTLIERS.distance_limit * spread)
@@ -139,7 +141,7 @@ class _Masses(NamedTuple):
     """Logarithms of label masses; other labels make up for the mass of those left out."""
 
     inlier: Tensor  # (E, R) of labelled rows without their own label
-    used: Tensor  # (E, R) 1 where another row has the label of this one, else 0
+    weights: Tensor  # (E, R) of labelled rows, 0 where no other row has the label of this one
     left_out: Tensor  # (E, Q) of queries without the labels of their class
     query: Tensor  # (E, Q) of queries
 
@@ -159,26 +161,35 @@ def _label_masses(
     x = torch.cat([support.to(dtype), query.to(dtype)], dim=1)
     x = torch.nn.functional.normalize(x, dim=-1)
     members = one_hot(support_labels, n_way, x.dtype)
+    counts = members.sum(dim=-2)  # (E, W) labels per class
+    n_sources = torch.minimum(counts, counts.median(dim=-1, keepdim=True).values)
+    rank = (members.cumsum(dim=-2) * members).sum(dim=-1)  # (E, S) of a label in its class, from 1
+    shots = (members * n_sources[:, None]).sum(dim=-1)
+    sources = (rank <= shots).to(x)
     initial = x.new_zeros(*x.shape[:2], n_way + n_rows)
-    initial[:, :n_support, :n_way] = members
-    initial[:, rows, n_way:] = torch.eye(n_rows, dtype=x.dtype, device=x.device)
+    initial[:, :n_support, :n_way] = members * (sources / shots)[..., None]
+    initial[:, rows, n_way:] = torch.diag_embed((sources / shots)[:, rows])
     n_neighbors = x.shape[1] // (n_way + 1)  # rows per class, if the outliers are one more class
     n_neighbors = max(n_neighbors, OUTLIERS.neighbor_minimum)
     n_neighbors = min(n_neighbors, OUTLIERS.neighbor_limit, x.shape[1] - 1)
     masses = _spread_labels(x, initial, n_neighbors=n_neighbors, on_step=on_step)
     of_rows, of_queries = masses[:, rows, :n_way], masses[:, n_support:, :n_way]
     own = masses[:, rows, n_way:].diagonal(dim1=1, dim2=2)
-    classes = members[:, rows]
-    shots = (classes * members.sum(dim=-2, keepdim=True)).sum(dim=-1)
+    classes, sources, shots = members[:, rows], sources[:, rows], shots[:, rows]
     from_class = (classes * of_rows).sum(dim=-1) - own
-    without_own = of_rows.sum(dim=-1) - own + from_class / (shots - 1).clamp_min(1)
+    without_own = of_rows.sum(dim=-1) - own + sources * from_class / (shots - 1).clamp_min(1)
+    used = 1 - sources * (shots == 1)  # the only source of a class cannot be left out
+    per_class = (classes * used[..., None]).sum(dim=-2)
+    n_classes = (per_class > 0).sum(dim=-1, keepdim=True).clamp_min(1)
+    share = (classes / per_class.clamp_min(1)[:, None]).sum(dim=-1)
+    weights = used * share * used.sum(dim=-1, keepdim=True) / n_classes
     others = 1 - one_hot(labels, n_way, x.dtype)
     without_class = (of_queries * others).sum(dim=-1) * n_way / (n_way - 1)
     inlier, left_out, received = (
         mass.clamp_min(OUTLIERS.mass_floor).log()
         for mass in (without_own, without_class, of_queries.sum(dim=-1))
     )
-    return _Masses(inlier, (shots > 1).to(received), left_out, received)
+    return _Masses(inlier, weights, left_out, received)
 
 
 def _spread_labels(

@@ -3,12 +3,10 @@
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
-
 from fewlabels.data.class_lists import Benchmark, find_benchmark
 from fewlabels.data.forms import Form, find_form
 from fewlabels.data.image_set import ALL, SPLITS, ImageSet, Problem
-from fewlabels.data.listing import ListedImage
+from fewlabels.data.listing import ListedImage, collect
 from fewlabels.errors import FileFormatError, unknown_choice
 from fewlabels.io.words import listing
 
@@ -30,15 +28,14 @@ def read_benchmark(name: str, folder: str | Path, *, split: str) -> ImageSet:
         raise unknown_choice("split", split, (*SPLITS, ALL))
     form = find_form(Path(folder), benchmark)
     images = gather(form, split, form.list_class)
-    if missing := [
-        name for name, size in zip(images.class_names, images.class_sizes, strict=True) if size == 0
-    ]:
+    sizes = list(zip(images.class_names, images.class_sizes, strict=True))
+    if missing := [name for name, size in sizes if size == 0]:
         raise FileFormatError(
             f"{folder} must hold images of all {len(images.class_names)} {split} classes of "
             f"{benchmark.title}, got none of {listing(missing)}. "
             "Unpack the data again; `fewlabels data check` lists all problems."
         )
-    for name, size in zip(images.class_names, images.class_sizes, strict=True):
+    for name, size in sizes:
         if benchmark.per_class is not None and size > benchmark.per_class:
             raise FileFormatError(
                 f"{folder} must hold {benchmark.per_class} images of each class of "
@@ -54,20 +51,10 @@ def gather(form: Form, split: str, read_class: Callable[[str], list[ListedImage]
     problems: list[Problem] = []
     for each in SPLITS if split == ALL else (split,):
         classes = {name: read_class(name) for name in form.class_names(each)}
-        problems += count_problems(
-            form.benchmark, each, {name: len(listed) for name, listed in classes.items()}
-        )
+        sizes = {name: len(listed) for name, listed in classes.items()}
+        problems += count_problems(form.benchmark, each, sizes)
         found |= classes
-    listed = [image for each in found.values() for image in each]
-    return ImageSet(
-        name=form.benchmark.name,
-        split=split,
-        class_names=tuple(found),
-        labels=np.repeat(np.arange(len(found)), [len(each) for each in found.values()]),
-        names=tuple(image.name for image in listed),
-        sources=tuple(image.source for image in listed),
-        problems=(*form.problems, *problems),
-    )
+    return collect(form.benchmark.name, split, found, (*form.problems, *problems))
 
 
 def count_problems(benchmark: Benchmark, split: str, sizes: dict[str, int]) -> list[Problem]:

@@ -44,25 +44,19 @@ class CheckReport:
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain data."""
-        return {
-            "folder": self.folder,
-            "dataset": self.dataset,
-            "form": self.form,
-            "splits": [split._asdict() for split in self.splits],
-            "problems": [problem._asdict() for problem in self.problems],
-            "remarks": [remark._asdict() for remark in self.remarks],
+        lists: dict[str, Any] = {
+            "splits": self.splits,
+            "problems": self.problems,
+            "remarks": self.remarks,
         }
+        plain = {name: [each._asdict() for each in found] for name, found in lists.items()}
+        return {"folder": self.folder, "dataset": self.dataset, "form": self.form, **plain}
 
 
 def check_survey(
     survey: Survey, *, on_progress: Callable[[int], None] | None = None
 ) -> CheckReport:
-    """Decode every image, and compare the counts with those of the literature.
-
-    Args:
-        survey: The result of `survey_folder`.
-        on_progress: Called with the number of images decoded since the last call.
-    """
+    """Decode every image, and compare the counts with those of the literature."""
     problems, counts = list(survey.problems), []
     for images in survey.image_sets:
         unreadable, sides = _decode_all(images, on_progress)
@@ -94,12 +88,9 @@ def _decode_all(
                 sides += images.read(row).size
             except UnreadableImageError as error:
                 name = images.names[row]
-                problems.append(
-                    Problem(
-                        name.rpartition("#")[0] if isinstance(images.sources[row], Tile) else name,
-                        error.reason,
-                    )
-                )
+                if isinstance(images.sources[row], Tile):
+                    name = name.rpartition("#")[0]
+                problems.append(Problem(name, error.reason))
         return len(rows), problems, sides
 
     problems: list[Problem] = []

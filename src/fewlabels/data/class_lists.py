@@ -60,15 +60,8 @@ def require_disjoint(classes: Mapping[str, Iterable[str]]) -> None:
 def _load(name: str) -> Benchmark:
     about = tomllib.loads((FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
     classes = {split: tuple(names) for split, names in about["classes"].items()}
-    return Benchmark(
-        name,
-        about["title"],
-        about["cite"],
-        about["obtain"],
-        classes,
-        about["images"],
-        about.get("per_class"),
-    )
+    words = (about["title"], about["cite"], about["obtain"])
+    return Benchmark(name, *words, classes, about["images"], about.get("per_class"))
 
 
 BENCHMARKS: Mapping[str, Benchmark] = {name: _load(name) for name in NAMES}

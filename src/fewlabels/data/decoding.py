@@ -44,12 +44,7 @@ class UnreadableImageError(FileFormatError):
 
 
 def decode(file: Path | bytes, *, where: str) -> Image.Image:
-    """Decode one image, upright and RGB.
-
-    Args:
-        file: The path of the encoded image, or its bytes.
-        where: The name of the image in an error message.
-    """
+    """Decode one image, upright and RGB."""
     try:
         with Image.open(BytesIO(file) if isinstance(file, bytes) else file) as image:
             _refuse_bomb(image)

@@ -2,16 +2,14 @@
 
 from pathlib import Path
 
-import numpy as np
-
-from fewlabels.data.image_set import ALL, UNLABELLED, ImageSet, Problem
+from fewlabels.data import listing
+from fewlabels.data.image_set import ALL, ImageSet, Problem
 from fewlabels.data.listing import (
     SUFFIXES,
     ListedImage,
-    list_folders,
     list_images,
     relative_name,
-    require_folder,
+    remark_unreadable,
 )
 from fewlabels.errors import FileFormatError
 
@@ -31,13 +29,14 @@ def read_images(folder: str | Path, *, strict: bool = False) -> ImageSet:
             folder), instead of skipping it; skipped files are in `problems` of the result.
     """
     folder = Path(folder)
-    require_folder(folder)
+    listing.require_folder(folder)
     problems: list[Problem] = []
-    unlabelled = list_images(folder, root=folder, problems=problems, recursive=False)
+    others: list[str] = []
+    unlabelled = list_images(folder, root=folder, problems=problems, others=others, recursive=False)
     classes: dict[str, list[ListedImage]] = {}
-    for class_folder in list_folders(folder, root=folder, problems=problems):
+    for class_folder in listing.list_folders(folder, root=folder, problems=problems):
         name, n_before = relative_name(class_folder, folder), len(problems)
-        if listed := list_images(class_folder, root=folder, problems=problems):
+        if listed := list_images(class_folder, root=folder, problems=problems, others=others):
             classes[name] = listed
         elif len(problems) == n_before:  # otherwise a problem says why
             problems.append(Problem(name, CLASSLESS))
@@ -45,7 +44,7 @@ def read_images(folder: str | Path, *, strict: bool = False) -> ImageSet:
         raise FileFormatError(
             f"{folder} must hold images ({', '.join(SUFFIXES)}), in a sub-folder per class or "
             f"all in one folder, got none{_first_of(problems)}. "
-            "Check the path, or unpack the images there."
+            + " ".join(["Check the path, or unpack the images there.", *remark_unreadable(others)])
         )
     if strict and problems:
         raise FileFormatError(
@@ -53,18 +52,7 @@ def read_images(folder: str | Path, *, strict: bool = False) -> ImageSet:
             f"got {len(problems)} that cannot{_first_of(problems)}. "
             "Repair or remove them, or read without strict to skip them."
         )
-    all_images = [*unlabelled, *(image for each in classes.values() for image in each)]
-    return ImageSet(
-        name=folder.resolve().name,
-        split=ALL,
-        class_names=tuple(classes),
-        labels=np.repeat(
-            np.arange(UNLABELLED, len(classes)), [len(unlabelled), *map(len, classes.values())]
-        ),
-        names=tuple(image.name for image in all_images),
-        sources=tuple(image.source for image in all_images),
-        problems=tuple(problems),
-    )
+    return listing.collect(folder.resolve().name, ALL, classes, problems, unlabelled, others)
 
 
 def _first_of(problems: list[Problem]) -> str:

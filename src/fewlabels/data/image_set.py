@@ -53,10 +53,11 @@ class ImageSet:
     names: tuple[str, ...]  # "leek/1.jpg"; "novel/bed.webp#17" (tile); "train.pkl#17" (array row)
     sources: tuple[ImageSource, ...] = field(repr=False)
     problems: tuple[Problem, ...] = ()  # what was skipped when the images were listed
+    others: tuple[str, ...] = ()  # names of files there in formats that are not read
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # because the dataclass is frozen
-        for name in ("class_names", "names", "sources", "problems"):
+        for name in ("class_names", "names", "sources", "problems", "others"):
             set_field(self, name, tuple(getattr(self, name)))
         set_field(self, "labels", np.ascontiguousarray(self.labels, dtype=np.int64))
         if self.split not in (*SPLITS, ALL):
@@ -68,9 +69,8 @@ class ImageSet:
                 "labels, names and sources must have one entry per image, "
                 f"got {len(self.labels)}, {len(self.names)} and {len(self.sources)}."
             )
-        outside = np.flatnonzero(
-            (self.labels < UNLABELLED) | (self.labels >= len(self.class_names))
-        )
+        known = (self.labels >= UNLABELLED) & (self.labels < len(self.class_names))
+        outside = np.flatnonzero(~known)
         if outside.size:
             raise InputError(
                 f"labels must be from -1 (unlabelled) to {len(self.class_names) - 1}, "
@@ -93,9 +93,6 @@ class ImageSet:
         Args:
             pixels: (N, H, W, 3) RGB; held, not copied.
             labels: Class numbers, -1 where unlabelled.
-            class_names: Every class in order.
-            name: The name of the set.
-            split: "base", "val", "novel" or "all".
         """
         if pixels.ndim != 4 or pixels.shape[-1] != 3 or pixels.dtype != np.uint8:
             raise InputError(
@@ -103,14 +100,8 @@ class ImageSet:
                 f"got {pixels.dtype} of shape {pixels.shape}."
             )
         names = tuple(f"{name}#{row}" for row in range(len(pixels)))
-        return cls(
-            name,
-            split,
-            tuple(class_names),
-            labels,
-            names,
-            tuple(ArrayRow(pixels, row) for row in range(len(pixels))),
-        )
+        sources = tuple(ArrayRow(pixels, row) for row in range(len(pixels)))
+        return cls(name, split, tuple(class_names), labels, names, sources)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -118,9 +109,8 @@ class ImageSet:
     @property
     def class_sizes(self) -> NDArray[np.int64]:
         """The number of images of each class, (W,)."""
-        return np.bincount(
-            self.labels[self.labels != UNLABELLED], minlength=len(self.class_names)
-        ).astype(np.int64)
+        labelled = self.labels[self.labels != UNLABELLED]
+        return np.bincount(labelled, minlength=len(self.class_names)).astype(np.int64)
 
     def read(self, index: int) -> Image.Image:
         """Decode one image: RGB, upright by its EXIF tag, transparency blended with white."""
@@ -174,10 +164,8 @@ class ImageSet:
     def _with(
         self, rows: NDArray[np.int64], class_names: tuple[str, ...], labels: NDArray[np.int64]
     ) -> Self:
-        names, sources = (
-            tuple(self.names[row] for row in rows),
-            tuple(self.sources[row] for row in rows),
-        )
+        names = tuple(self.names[row] for row in rows)
+        sources = tuple(self.sources[row] for row in rows)
         return type(self)(self.name, self.split, class_names, labels, names, sources, self.problems)
 
 

@@ -1,16 +1,33 @@
 """The images in a folder: sorted, without hidden files, and with a list of skipped files."""
 
 import os
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from fewlabels.data.image_set import Problem
+import numpy as np
+
+from fewlabels.data.image_set import UNLABELLED, ImageSet, Problem
 from fewlabels.data.sources import ImageFile, ImageSource
 from fewlabels.errors import FileFormatError
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".tif", ".tiff")  # in any case
 MAC_ARCHIVE = "__MACOSX"  # folder of metadata that macOS adds to a zip
+
+
+UNREADABLE = {  # suffix: what to do with such files
+    **dict.fromkeys(
+        (".heic", ".heif"), "export them as JPEG, or set the camera to 'most compatible'"
+    ),
+    **dict.fromkeys((".avif", ".jxl", ".jp2", ".psd", ".svg"), "export them as JPEG or PNG"),
+    **dict.fromkeys(
+        (".cr2", ".cr3", ".nef", ".arw", ".dng", ".raf", ".orf", ".rw2"),
+        "convert these raw photographs to JPEG",
+    ),
+    **dict.fromkeys((".mp4", ".mov", ".avi", ".mkv"), "extract pictures from these videos"),
+    **dict.fromkeys((".zip", ".tar", ".tgz", ".gz", ".7z", ".rar"), "unpack them"),
+}
 
 
 class ListedImage(NamedTuple):
@@ -51,29 +68,68 @@ def list_folders(folder: Path, *, root: Path, problems: list[Problem]) -> list[P
             if not _is_image(path.name):  # otherwise `list_images` reports it
                 problems.append(Problem(relative_name(path, root), _inaccessible(error)))
             continue
-        if (
-            wanted
-            and path.is_symlink()
-            and (reason := _wrong_link(path, root.resolve(), (folder.resolve(),)))
-        ):
+        if not wanted:
+            continue
+        linked = path.is_symlink()
+        if linked and (reason := _wrong_link(path, root.resolve(), (folder.resolve(),))):
             problems.append(Problem(relative_name(path, root), reason))
-        elif wanted:
+        else:
             found.append(path)
     return found
 
 
 def list_images(
-    folder: Path, *, root: Path, problems: list[Problem], recursive: bool = True
+    folder: Path,
+    *,
+    root: Path,
+    problems: list[Problem],
+    others: list[str] | None = None,
+    recursive: bool = True,
 ) -> list[ListedImage]:
     """The images in a folder and, if `recursive`, in the folders below it, sorted by path.
 
     Args:
-        folder: The folder to list.
         root: Names are relative to it, and links that lead out of it are skipped.
         problems: Skipped files that look like images are appended to it.
-        recursive: Whether to list the folders below it too.
+        others: Names of files in formats that are not read are appended to it.
     """
-    return list(_Walk(root, root.resolve(), problems, recursive).walk(folder, ()))
+    others = [] if others is None else others
+    return list(_Walk(root, root.resolve(), problems, others, recursive).walk(folder, ()))
+
+
+def is_unreadable(name: str) -> bool:
+    """Whether a file is, by its name, a picture, film or archive that is not read here."""
+    return name.lower().endswith(tuple(UNREADABLE))
+
+
+def remark_unreadable(names: Iterable[str]) -> list[str]:
+    """Remarks about files in formats that are not read.
+
+    >>> remark_unreadable(["a.heic", "b.HEIC", "c.jpg"])
+    ["Not read: 2 .heic files; export them as JPEG, or set the camera to 'most compatible'."]
+    """
+    found = Counter(Path(name).suffix.lower() for name in names if is_unreadable(name))
+    ways: dict[str, list[str]] = {}
+    for suffix, n in sorted(found.items()):
+        ways.setdefault(UNREADABLE[suffix], []).append(f"{n:,} {suffix}")
+    return [f"Not read: {' and '.join(files)} files; {way}." for way, files in ways.items()]
+
+
+def collect(
+    name: str,
+    split: str,
+    classes: Mapping[str, Sequence[ListedImage]],
+    problems: Iterable[Problem],
+    unlabelled: Sequence[ListedImage] = (),
+    others: Iterable[str] = (),
+) -> ImageSet:
+    """The set of listed images: the unlabelled ones first, then class by class."""
+    images = [*unlabelled, *(image for each in classes.values() for image in each)]
+    counts = [len(unlabelled), *map(len, classes.values())]
+    labels = np.repeat(np.arange(UNLABELLED, len(classes)), counts)
+    names, sources = tuple(each.name for each in images), tuple(each.source for each in images)
+    skipped = tuple(problems), tuple(others)
+    return ImageSet(name, split, tuple(classes), labels, names, sources, *skipped)
 
 
 def is_hidden(name: str) -> bool:
@@ -97,16 +153,15 @@ def _inaccessible(error: OSError) -> str:
 def _printable(name: str) -> str:
     if name.isprintable():
         return name
-    return "".join(
-        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
-        for letter in name
-    )
+    escaped = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
+    return "".join(escaped)
 
 
 class _Walk(NamedTuple):
     root: Path
     real_root: Path
     problems: list[Problem]
+    others: list[str]
     recursive: bool
 
     def walk(self, folder: Path, above: tuple[Path, ...]) -> Iterator[ListedImage]:
@@ -115,9 +170,8 @@ class _Walk(NamedTuple):
             with os.scandir(folder) as scanned:
                 inside = sorted(scanned, key=lambda entry: entry.name)
         except OSError as error:
-            self._skip(
-                relative_name(folder, self.root), f"the folder cannot be opened ({error.strerror})"
-            )
+            reason = f"the folder cannot be opened ({error.strerror})"
+            self._skip(relative_name(folder, self.root), reason)
             return
         prefix = "" if folder == self.root else f"{relative_name(folder, self.root)}/"
         for entry in inside:
@@ -143,6 +197,8 @@ class _Walk(NamedTuple):
         # entry.is_dir() is faster, but raises on circular links.
         is_folder = path.is_dir() if entry.is_symlink() else entry.is_dir()
         if not (self.recursive if is_folder else _is_image(entry.name)):
+            if not is_folder and is_unreadable(entry.name):
+                self.others.append(name)
             return None
         linked = (*above, path.parent.resolve()) if entry.is_symlink() else above
         if entry.is_symlink() and (reason := _wrong_link(path, self.real_root, linked)):

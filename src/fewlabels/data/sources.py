@@ -168,9 +168,7 @@ def decoded_mosaic(path: Path) -> NDArray[np.uint8]:
             if not _is_settled(state):
                 return sheet
             _mosaics[state] = sheet
-            while (
-                sum(each.nbytes for each in _mosaics.values()) > MOSAIC_BYTES and len(_mosaics) > 1
-            ):
+            while len(_mosaics) > 1 and sum(m.nbytes for m in _mosaics.values()) > MOSAIC_BYTES:
                 _mosaics.popitem(last=False)
         _mosaics.move_to_end(state)
         return sheet

@@ -1,6 +1,6 @@
 """The content of a folder, found by file names: a benchmark in one of its forms, or images."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from fewlabels.errors import FileFormatError, InputError
 MIN_LIKENESS = 0.5
 PAIR = 2  # images of a class: one to label, one to classify
 EPISODE = 16  # images of a class in the usual 1-shot episode: 1 labelled, 15 queries
+ALONE = "the class has one image, which leaves none to classify"
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +39,6 @@ def survey_folder(folder: str | Path, *, dataset: str | None = None) -> Survey:
     """List the content of a folder, as a benchmark if it is one.
 
     Args:
-        folder: The folder.
         dataset: The benchmark it should hold; by default the one with the most similar classes,
             if any.
     """
@@ -56,15 +56,9 @@ def guess_form(folder: Path) -> Form | None:
     for form in (look_for_form(folder, benchmark) for benchmark in BENCHMARKS.values()):
         if form is not None:
             placed, known = form.placed(), set(form.benchmark.split_classes(ALL))
-            rightly = [
-                name
-                for name in known & placed.keys()
-                if placed[name] == {form.benchmark.split_of(name)}
-            ]
-            likeness[form] = (
-                len(known & placed.keys()) / len(known | placed.keys()),
-                len(rightly) / len(known),
-            )
+            shared = known & placed.keys()
+            rightly = [name for name in shared if placed[name] == {form.benchmark.split_of(name)}]
+            likeness[form] = (len(shared) / len(known | placed.keys()), len(rightly) / len(known))
     best = max(likeness.values(), default=(0.0, 0.0))
     if best[0] < MIN_LIKENESS:
         return None
@@ -99,53 +93,36 @@ def _read_class(form: Form, split: str, problems: list[Problem], name: str) -> l
 
 
 def _survey_plain(folder: Path) -> Survey:
-    split_folders = {}
-    if folder.is_dir():
-        split_folders = {
-            path: SPLIT_FOLDERS[path.name]
-            for path in list_folders(folder, root=folder, problems=[])
-            if path.name in SPLIT_FOLDERS
-        }
+    inside = list_folders(folder, root=folder, problems=[]) if folder.is_dir() else []
+    split_folders = [path for path in inside if path.name in SPLIT_FOLDERS]
+    image_sets: tuple[ImageSet, ...]
     if len(split_folders) > 1:
-        image_sets = tuple(
-            _rename(read_images(path), path.name, split) for path, split in split_folders.items()
-        )
+        image_sets = tuple(_read_split(path) for path in split_folders)
     else:
         image_sets = (read_images(folder),)
     problems, remarks = [problem for images in image_sets for problem in images.problems], []
     for place, images in enumerate(image_sets):
         for earlier in image_sets[:place]:
             shared = sorted(set(images.class_names) & set(earlier.class_names))
-            problems += [
-                Problem(name, f"the class is in {earlier.split} and in {images.split}")
-                for name in shared
-            ]
+            both = f"the class is in {earlier.split} and in {images.split}"
+            problems += [Problem(name, both) for name in shared]
         for name, size in zip(images.class_names, images.class_sizes.tolist(), strict=True):
             if size < PAIR:
-                problems.append(
-                    Problem(name, "the class has one image, which leaves none to classify")
-                )
+                problems.append(Problem(name, ALONE))
             elif size < EPISODE:
-                remarks.append(
-                    Problem(
-                        name,
-                        f"{size} images, fewer than the {EPISODE} per class of a usual "
-                        "1-shot episode",
-                    )
-                )
+                few = f"{size} images, fewer than the {EPISODE} per class of a usual 1-shot episode"
+                remarks.append(Problem(name, few))
         if images.class_names and (n_unlabelled := int((images.labels < 0).sum())):
-            remarks.append(
-                Problem(
-                    images.name, f"unlabelled images beside the class folders: {n_unlabelled:,}"
-                )
-            )
+            beside = f"unlabelled images beside the class folders: {n_unlabelled:,}"
+            remarks.append(Problem(images.name, beside))
     return Survey(folder, None, image_sets, tuple(problems), tuple(remarks))
 
 
-def _rename(images: ImageSet, folder: str, split: str) -> ImageSet:
+def _read_split(folder: Path) -> ImageSet:
     """The images of a split folder, named from the folder above it."""
-    problems = tuple(Problem(f"{folder}/{name}", reason) for name, reason in images.problems)
-    names = tuple(f"{folder}/{name}" for name in images.names)
-    return ImageSet(
-        folder, split, images.class_names, images.labels, names, images.sources, problems
+    images = read_images(folder)
+    problems = tuple(Problem(f"{folder.name}/{name}", reason) for name, reason in images.problems)
+    names = tuple(f"{folder.name}/{name}" for name in images.names)
+    return replace(
+        images, name=folder.name, split=SPLIT_FOLDERS[folder.name], names=names, problems=problems
     )

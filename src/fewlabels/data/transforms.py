@@ -66,11 +66,10 @@ class ImageTransform:
     @property
     def size(self) -> int | None:
         """The side in pixels of the square that every image becomes; None if sizes may differ."""
-        sizes = [_size(step) for step in self.steps if step.startswith(("crop", "square"))]
-        resized_last = [step for step in self.steps if not step.startswith("normalize")][-1:]
-        if not sizes:
+        if not any(step.startswith(("crop", "square")) for step in self.steps):
             return None
-        return _size(resized_last[0])  # a square stays one under resize
+        resized = [step for step in self.steps if not step.startswith("normalize")]
+        return _size(resized[-1])  # a square stays one under resize
 
     def __call__(self, image: Image.Image) -> Tensor:
         """Transform one image, which is not changed, to a tensor (3, H, W)."""
@@ -118,11 +117,9 @@ def _parse_step(word: str, line: str) -> str:
             f"got '{number}'."
         )
     if comma and (name == "crop" or resample not in geometry.FILTERS):
-        choices = (
-            "only resize and square take a filter"
-            if name == "crop"
-            else f"the filter must be one of {', '.join(geometry.FILTERS)}"
-        )
+        choices = f"the filter must be one of {', '.join(geometry.FILTERS)}"
+        if name == "crop":
+            choices = "only resize and square take a filter"
         raise InputError(f"transform '{line}': {choices}, got '{word}'.")
     shown = f", {resample}" if resample and resample != DEFAULT_FILTER else ""
     return f"{name}({int(number)}{shown})"

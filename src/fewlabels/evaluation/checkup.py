@@ -52,18 +52,13 @@ class Checkup:
 
 
 def check_up(features: FeatureSet, *, n_episodes: int = EPISODES, seed: int = 0) -> Checkup:
-    """Examine a feature set; trial episodes give lam and the gain of transduction.
-
-    Args:
-        features: To be examined; labels are needed for the trial only.
-        n_episodes: Of the trial.
-        seed: Of its draws.
-    """
+    """Examine a feature set; trial episodes give lam and the gain of transduction."""
     x = torch.as_tensor(features.features)
     step = suggest_power(x)
     shaped = Pipeline((step,)).transform(x)
     norms = x.double().norm(dim=1)
     trial, lam, inductive, transductive = _try_out(features, step, n_episodes, seed)
+    before, after = (draw_histogram(each.reshape(-1).tolist()) for each in (x, shaped))
     return Checkup(
         rows=len(features),
         dim=features.dim,
@@ -80,10 +75,7 @@ def check_up(features: FeatureSet, *, n_episodes: int = EPISODES, seed: int = 0)
         inductive=inductive,
         transductive=transductive,
         trial=trial,
-        histogram=(
-            draw_histogram(x.reshape(-1).tolist()),
-            draw_histogram(shaped.reshape(-1).tolist()),
-        ),
+        histogram=(before, after),
     )
 
 
@@ -107,8 +99,6 @@ def check_reliability(
 
     Args:
         features: With at least two classes of `RELIABILITY_SHOTS` + 2 labelled rows.
-        n_episodes: Of each kind.
-        seed: Of their draws.
     """
     found = _trial(features, RELIABILITY_SHOTS)
     if found is None:
@@ -117,29 +107,18 @@ def check_reliability(
             f"{RELIABILITY_SHOTS + 2} labelled rows that are not zero, for a reliability figure."
         )
     large, n_way, n_query = found
-    kinds = (f"{n_query}", f"dirichlet:2:{n_query * n_way}")
+    shape: dict[str, Any] = {"n_way": n_way, "n_shot": RELIABILITY_SHOTS, "seed": seed}
     return [
-        measure_reliability(
-            large,
-            n_way=n_way,
-            n_shot=RELIABILITY_SHOTS,
-            queries=word,
-            n_episodes=n_episodes,
-            seed=seed,
-        )
-        for word in kinds
+        measure_reliability(large, queries=word, n_episodes=n_episodes, **shape)
+        for word in (f"{n_query}", f"dirichlet:2:{n_query * n_way}")
     ]
 
 
 def _trial(features: FeatureSet, n_shot: int) -> tuple[FeatureSet, int, int] | None:
-    """Classes that are large enough for trial episodes, their ways and queries per class.
-
-    None where there are too few.
-    """
+    """Classes large enough for trial episodes, their ways and queries per class; None if few."""
     usable = features.features.any(axis=1)  # a vector of zeros has no direction
-    counts = np.bincount(
-        features.labels[usable & (features.labels >= 0)], minlength=features.n_classes
-    )
+    labelled = features.labels[usable & (features.labels >= 0)]
+    counts = np.bincount(labelled, minlength=features.n_classes)
     sizes = np.sort(counts)[::-1]
     n_way = min(WAYS, int((sizes >= n_shot + 2).sum()))
     if n_way < 2:
@@ -147,11 +126,8 @@ def _trial(features: FeatureSet, n_shot: int) -> tuple[FeatureSet, int, int] | N
     n_query = min(QUERIES, int(sizes[n_way - 1]) - n_shot)
     keep = usable & np.isin(features.labels, np.flatnonzero(counts >= n_shot + n_query))
     names = [features.class_names[label] for label in features.labels[keep]]
-    return (
-        FeatureSet.from_arrays(features.features[keep], names, provenance=features.provenance),
-        n_way,
-        n_query,
-    )
+    large = FeatureSet.from_arrays(features.features[keep], names, provenance=features.provenance)
+    return large, n_way, n_query
 
 
 def _try_out(
@@ -164,21 +140,14 @@ def _try_out(
         **{"n_way": n_way, "n_shot": SHOTS, "queries": n_query},
         **{"n_episodes": n_episodes, "seed": seed},
     }
-    pipelines = (
-        Pipeline((step, UNIT)),
-        Pipeline((step, UNIT, Step("center", "support"), UNIT)),
-    )
-    methods = [
-        configure(name, n_shot=SHOTS, pipeline=pipeline)
-        for name, pipeline in zip(("ncm", "map-auto"), pipelines, strict=True)
-    ]
+    pipelines = (Pipeline((step, UNIT)), Pipeline((step, UNIT, Step("center", "support"), UNIT)))
+    named = zip(("ncm", "map-auto"), pipelines, strict=True)
+    methods = [configure(name, n_shot=SHOTS, pipeline=pipeline) for name, pipeline in named]
     inductive, transductive = (result.accuracy for result in evaluate(methods, large, **shape))
     episodes = sample_episodes(large, **{**shape, "n_episodes": min(n_episodes, 50)})
     x = torch.as_tensor(large.features)
-    support, labels, query = (
-        torch.as_tensor(each)
-        for each in (episodes.support, episodes.support_labels, episodes.query)
-    )
+    drawn = (episodes.support, episodes.support_labels, episodes.query)
+    support, labels, query = map(torch.as_tensor, drawn)
     found = answer(methods[1], x[support], labels, x[query], n_way=n_way).assignment
     shown = f"{n_episodes} episodes, {n_way}-way {SHOTS}-shot, {n_query} queries per class"
     return shown, float(found.lam.median()), inductive, transductive

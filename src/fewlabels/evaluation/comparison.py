@@ -38,19 +38,15 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """The result's own dict, and under "comparison" the difference to the baseline."""
+        made_with = (self.baseline.pipeline, self.baseline.settings)
+        fractions = {"win": self.win, "tie": self.tie, "loss": self.loss}
         against = {
             "baseline": self.baseline.method,
-            "baseline_settings": {
-                **knobs_shown(
-                    self.baseline.pipeline, self.baseline.settings
-                ),  # words, and where they are numbers, these
-                **knobs_used(self.baseline.pipeline, self.baseline.settings),
-            },
+            # words, and where they are numbers, these
+            "baseline_settings": {**knobs_shown(*made_with), **knobs_used(*made_with)},
             "difference": round(self.difference, 4),
             "ci95": round(self.ci95, 4) if self.ci95 == self.ci95 else None,
-            "win": round(self.win, 4),
-            "tie": round(self.tie, 4),
-            "loss": round(self.loss, 4),
+            **{name: round(value, 4) for name, value in fractions.items()},
         }
         return {**self.result.to_dict(), "comparison": None if self.is_baseline else against}
 
@@ -67,9 +63,8 @@ def paired_difference(a: NDArray[np.float64], b: NDArray[np.float64]) -> tuple[f
     n = len(differences)
     if n < 2:
         return float(differences.mean()), float("nan")
-    return float(differences.mean()), float(
-        stdtrit(n - 1, 0.975) * differences.std(ddof=1) / np.sqrt(n)
-    )
+    half = stdtrit(n - 1, 0.975) * differences.std(ddof=1) / np.sqrt(n)
+    return float(differences.mean()), float(half)
 
 
 def compare_pair(result: EvaluationResult, baseline: EvaluationResult) -> Comparison:
@@ -95,7 +90,6 @@ def compare_results(
     """Every result against the baseline of its kind of episode (ways, shots, queries).
 
     Args:
-        results: Of one kind of episode or of several.
         baseline: A method's name; its first result of each kind is the baseline. The first
             result of all if left out.
     """

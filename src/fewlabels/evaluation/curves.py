@@ -46,11 +46,8 @@ class Tuning:
         knobs = ", ".join(f"{knob} {BETA.show(value)}" for knob, value in self.chosen.items())
         begun = knobs_shown(self.start.pipeline, self.start.settings)
         start = ", ".join(f"{knob} {begun[knob]}" for knob in self.chosen)
-        gained = (
-            ""
-            if gain.is_baseline
-            else f"; {gain.difference:+.2f} ± {gain.ci95:.2f} points over {start}, paired"
-        )
+        points = f"{gain.difference:+.2f} ± {gain.ci95:.2f} points"
+        gained = "" if gain.is_baseline else f"; {points} over {start}, paired"
         return (
             f"{self.n_shot}-shot: {knobs} gives {result.accuracy:.2f} ± {result.ci95:.2f} % over "
             f"{result.n_episodes:,} episodes of {result.n_way} ways, queries {result.queries} "
@@ -62,28 +59,18 @@ class Tuning:
         """Everything but the single accuracies, ready for JSON."""
         curves = [
             {
-                "knob": curve.knob,
-                "choice": curve.choice,
-                "others": dict(curve.others),
+                **{"knob": curve.knob, "choice": curve.choice, "others": dict(curve.others)},
                 "values": list(curve.values),
                 "validation": [_brief(result) for result in curve.validation],
                 "novel": [_brief(result) for result in curve.novel],
             }
             for curve in self.curves
         ]
-        tried = [
-            {**knobs_used(result.pipeline, result.settings), **_brief(result)}
-            for result in self.tried
-        ]
+        knobs = [knobs_used(result.pipeline, result.settings) for result in self.tried]
+        tried = [{**used, **_brief(each)} for used, each in zip(knobs, self.tried, strict=True)]
         gain = {"difference": round(self.gain.difference, 4), "ci95": _rounded(self.gain.ci95)}
-        return {
-            "chosen": dict(self.chosen),
-            "result": self.result.to_dict(),
-            "gain": gain,
-            "curves": curves,
-            "tried": tried,
-            "interrupted": self.interrupted,
-        }
+        found = {"chosen": dict(self.chosen), "result": self.result.to_dict(), "gain": gain}
+        return {**found, "curves": curves, "tried": tried, "interrupted": self.interrupted}
 
 
 def _brief(result: EvaluationResult) -> dict[str, float | None]:

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from math import exp, lgamma, log
 from typing import Any
 
-from fewlabels.evaluation.plots import INK, STYLE, can_draw, render
+from fewlabels.evaluation import plots
+from fewlabels.evaluation.plots import INK, STYLE, TITLE, can_draw
 from fewlabels.evaluation.queries import QuerySpec
 from fewlabels.evaluation.results import EvaluationResult
 from fewlabels.evaluation.settings import knobs_shown
@@ -12,10 +13,8 @@ from fewlabels.evaluation.settings import knobs_shown
 # Okabe and Ito (2008): safe for color-blind readers; markers and dashes do without color. Their
 # yellow is left out, because it is too pale for a line.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", INK)
-MARKERS, DASHES = (
-    ("o", "s", "^", "D", "v", "P", "X"),
-    ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (5, 1.5, 1, 1.5))),
-)
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+DASHES = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (5, 1.5, 1, 1.5)))
 WIDTH, HEIGHT = 4.0, 3.0  # inches of a panel
 LEGEND, HEADING = 1.9, 0.7  # inches for the names of the lines and for the heading
 
@@ -39,13 +38,8 @@ def expected_imbalance(queries: str, n_way: int) -> float:
     if spec.kind == "counts":
         return sum(abs(number / sum(spec.numbers) - 1 / n_way) for number in spec.numbers) / 2
     a, b = spec.numbers[0], spec.numbers[0] * (n_way - 1)
-    deviation = (
-        log(2)
-        + a * log(a)
-        + b * log(b)
-        - (a + b + 1) * log(a + b)
-        - (lgamma(a) + lgamma(b) - lgamma(a + b))
-    )
+    log_beta = lgamma(a) + lgamma(b) - lgamma(a + b)
+    deviation = log(2) + a * log(a) + b * log(b) - (a + b + 1) * log(a + b) - log_beta
     return n_way * exp(deviation) / 2
 
 
@@ -54,10 +48,6 @@ def draw_imbalance(results: Sequence[EvaluationResult], *, about: str = "") -> d
 
     One panel per number of shots, one line per method; the kinds of queries from equal to unequal
     classes.
-
-    Args:
-        results: Of several kinds of queries.
-        about: Dataset and backbone, for the heading.
     """
     can_draw()
     from matplotlib import rc_context
@@ -71,9 +61,8 @@ def draw_imbalance(results: Sequence[EvaluationResult], *, about: str = "") -> d
     )
     names = list(dict.fromkeys(_name(result, results) for result in results))
     with rc_context(STYLE):
-        figure = Figure(
-            figsize=(WIDTH * len(shots) + LEGEND, HEIGHT + HEADING), layout="constrained"
-        )
+        size = (WIDTH * len(shots) + LEGEND, HEIGHT + HEADING)
+        figure = Figure(figsize=size, layout="constrained")
         panels = figure.subplots(1, len(shots), squeeze=False, sharey=True)[0]
         for panel, n_shot in zip(panels, shots, strict=True):
             for number, name in enumerate(names):
@@ -84,25 +73,17 @@ def draw_imbalance(results: Sequence[EvaluationResult], *, about: str = "") -> d
                 }
                 _draw_line(panel, [line.get(word) for word in words], name, number)
             panel.set_title(f"{n_shot}-shot", fontsize=8.5)
-            panel.set_xticks(
-                range(len(words)), [_tick(word, n_way) for word in words], linespacing=1.3
-            )
+            ticks = [_tick(word, n_way) for word in words]
+            panel.set_xticks(range(len(words)), ticks, linespacing=1.3)
             panel.set_xlim(-0.25, len(words) - 0.75)
             panel.set_xlabel("queries and their imbalance")
-            panel.grid(axis="y", color="#E6E6E6", linewidth=0.6)
-            panel.set_axisbelow(True)
-            panel.tick_params(length=2.5, width=0.7)
+            plots.style_panel(panel)
         panels[0].set_ylabel("accuracy (%)")
-        figure.legend(
-            *panels[0].get_legend_handles_labels(),
-            loc="outside right center",
-            frameon=False,
-            handlelength=3.2,
-        )
-        figure.suptitle(
-            _heading(results, about), fontsize=8.5, x=0.015, ha="left", linespacing=1.35
-        )
-        return {suffix: render(figure, suffix) for suffix in ("png", "svg")}
+        names_of_lines = panels[0].get_legend_handles_labels()
+        look = {"frameon": False, "handlelength": 3.2}
+        figure.legend(*names_of_lines, loc="outside right center", **look)
+        figure.suptitle(_heading(results, about), **TITLE)
+        return plots.render_both(figure)
 
 
 def _draw_line(
@@ -110,37 +91,19 @@ def _draw_line(
 ) -> None:
     # Ctrl-C may have left some out
     done = [(place, result) for place, result in enumerate(results) if result is not None]
-    places, means = [place for place, _ in done], [result.accuracy for _, result in done]
-    halves = [result.ci95 if result.ci95 == result.ci95 else 0.0 for _, result in done]
-    low, high = (
-        [mean + side * half for mean, half in zip(means, halves, strict=True)] for side in (-1, 1)
-    )
+    places = [place for place, _ in done]
     color, marker = COLORS[number % len(COLORS)], MARKERS[number % len(MARKERS)]
-    panel.fill_between(places, low, high, color=color, alpha=0.18, linewidth=0)
-    dashes = DASHES[number % len(DASHES)]
-    panel.plot(
-        places,
-        means,
-        color=color,
-        marker=marker,
-        markersize=4.5,
-        linewidth=1.5,
-        linestyle=dashes,
-        label=name,
-    )
+    means = plots.draw_band(panel, places, [result for _, result in done], color)
+    look = {"markersize": 4.5, "linewidth": 1.5, "linestyle": DASHES[number % len(DASHES)]}
+    panel.plot(places, means, color=color, marker=marker, label=name, **look)
 
 
 def _name(result: EvaluationResult, results: Sequence[EvaluationResult]) -> str:
     """The method's title, with the knobs in which it differs from others of its name."""
-    same = [
-        each for each in results if (each.method, each.n_shot) == (result.method, result.n_shot)
-    ]
-    own = knobs_shown(result.pipeline, result.settings)
-    varied = [
-        knob
-        for knob in own
-        if len({knobs_shown(each.pipeline, each.settings).get(knob) for each in same}) > 1
-    ]
+    alike = (result.method, result.n_shot)
+    same = [each for each in results if (each.method, each.n_shot) == alike]
+    own, *others = (knobs_shown(each.pipeline, each.settings) for each in (result, *same))
+    varied = [knob for knob in own if len({each.get(knob) for each in others}) > 1]
     return "\n".join([result.title, *(f"{knob} {own[knob]}" for knob in varied)])
 
 

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from fewlabels.evaluation.plots import FAINT, INK, STYLE, VALIDATION, can_draw, render
+from fewlabels.evaluation import plots
+from fewlabels.evaluation.plots import FAINT, INK, STYLE, TITLE, VALIDATION, can_draw
 from fewlabels.evaluation.plots import NOVEL as AFTER
 from fewlabels.evaluation.reliability import Confidence, Reliability
 from fewlabels.evaluation.tables import describe_queries
@@ -20,19 +21,14 @@ def draw_reliability(found: Sequence[Reliability], *, about: str = "") -> dict[s
     One panel per kind of episode, one dot per bin of confidence; the area of a dot is the fraction
     of the labels in it. On the diagonal confidence equals accuracy; below it confidence is too
     high.
-
-    Args:
-        found: One or more, from `measure_reliability`.
-        about: Dataset and backbone, for the heading.
     """
     can_draw()
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     with rc_context(STYLE):
-        figure = Figure(
-            figsize=(max(PANEL * len(found), 2 * PANEL), PANEL + HEADING), layout="constrained"
-        )
+        size = (max(PANEL * len(found), 2 * PANEL), PANEL + HEADING)
+        figure = Figure(figsize=size, layout="constrained")
         panels = figure.subplots(1, len(found), squeeze=False, sharey=True)[0]
         for panel, each in zip(panels, found, strict=True):
             panel.plot([0, 1], [0, 1], color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
@@ -41,44 +37,22 @@ def draw_reliability(found: Sequence[Reliability], *, about: str = "") -> dict[s
             lowest = 1 / each.n_way
             panel.set(xlim=(lowest, 1.03), ylim=(0, 1.03), aspect="auto", xlabel="confidence")
             panel.set_title(describe_queries(each.queries), fontsize=8.5, color=INK)
-            panel.grid(color="#E6E6E6", linewidth=0.6)
-            panel.set_axisbelow(True)
-            panel.tick_params(length=2.5, width=0.7)
-            panel.legend(
-                loc="lower right",
-                frameon=False,
-                title="expected calibration error",
-                title_fontsize=8,
-                alignment="left",
-            )
+            plots.style_panel(panel, axis="both")
+            legend = panel.legend(loc="lower right", frameon=False, alignment="left")
+            legend.set_title("expected calibration error", {"size": 8})
         panels[0].set_ylabel("fraction of the labels that are right")
-        figure.suptitle(
-            _heading(found[0], about), fontsize=8.5, x=0.015, ha="left", linespacing=1.35
-        )
-        return {suffix: render(figure, suffix) for suffix in ("png", "svg")}
+        figure.suptitle(_heading(found[0], about), **TITLE)
+        return plots.render_both(figure)
 
 
 def _draw_bins(panel: Any, confidence: Confidence, color: str, marker: str, name: str) -> None:
     bins = confidence.bins
     seen = bins.fraction >= LEAST_FRACTION
-    panel.plot(
-        bins.confidence[seen],
-        bins.accuracy[seen],
-        color=color,
-        marker=marker,
-        markersize=3,
-        linewidth=1.3,
-        label=f"{name} calibration {100 * confidence.error:.1f} %",
-    )
-    panel.scatter(
-        bins.confidence[seen],
-        bins.accuracy[seen],
-        s=DOT * bins.fraction[seen],
-        color=color,
-        alpha=0.3,
-        linewidth=0,
-        clip_on=False,
-    )
+    x, y = bins.confidence[seen], bins.accuracy[seen]
+    label = f"{name} calibration {100 * confidence.error:.1f} %"
+    panel.plot(x, y, color=color, marker=marker, markersize=3, linewidth=1.3, label=label)
+    area = DOT * bins.fraction[seen]
+    panel.scatter(x, y, s=area, color=color, alpha=0.3, linewidth=0, clip_on=False)
 
 
 def _heading(found: Reliability, about: str) -> str:

@@ -58,19 +58,16 @@ def with_truth(method: ConfiguredMethod, episodes: Episodes) -> ConfiguredMethod
 
 def make_engine(
     features: FeatureSet,
-    *,
     engine: str = "auto",
     device: str = "auto",
     dtype: str | None = None,
     mean_features: FeatureSet | None = None,
+    *,
     n_methods: int = 1,
 ) -> Engine:
     """An engine by name for a device.
 
     Args:
-        features: What the episodes are made of.
-        engine: One of `ENGINES`.
-        device: One of `fewlabels.devices.DEVICES`.
         dtype: Of the torch engine, float32 if left out. A fused engine takes none: it gives the
             labels of float64.
         mean_features: Where `center(mean)` takes its mean from.
@@ -94,14 +91,9 @@ def make_engine(
         )
     if engine == "triton" and chosen != "cuda":
         raise InputError(f"engine 'triton' runs on CUDA, got device '{chosen}'. Use engine 'auto'.")
-    if (
-        engine == "torch"
-        or chosen == "mps"
-        or (engine == "auto" and chosen == "cuda" and not find_spec("triton"))
-    ):
-        return TorchEngine(
-            features, device=chosen, dtype=dtype or "float32", mean_features=mean_features
-        )
+    unfused = engine == "auto" and chosen == "cuda" and not find_spec("triton")
+    if engine == "torch" or chosen == "mps" or unfused:
+        return TorchEngine(features, chosen, dtype or "float32", mean_features)
     # compiled code is loaded only where it is used
     from fewlabels.evaluation.fused import NumbaEngine, TritonEngine
 
@@ -129,16 +121,11 @@ class DeviceRows:
 
     def all(self, pipeline: Pipeline, dtype: torch.dtype) -> Tensor:
         """All vectors, (N, D); one pipeline's are kept, so that sweeps do not fill the memory."""
-        if (
-            self._cached is None
-            or self._cached[0] != pipeline.rowwise
-            or self._cached[1].dtype != dtype
-        ):
-            self._cached = (
-                pipeline.rowwise,
-                pipeline.transform(self.raw.to(dtype), mean=self.mean(pipeline, dtype)),
-            )
-        return self._cached[1]
+        kept = self._cached
+        if kept is None or kept[0] != pipeline.rowwise or kept[1].dtype != dtype:
+            x = pipeline.transform(self.raw.to(dtype), mean=self.mean(pipeline, dtype))
+            kept = self._cached = (pipeline.rowwise, x)
+        return kept[1]
 
     def some(self, pipeline: Pipeline, numbers: IntArray, dtype: torch.dtype) -> Tensor:
         """The vectors of some rows."""
@@ -149,9 +136,8 @@ class DeviceRows:
         """What `center(mean)` subtracts, (D,)."""
         if self._mean_features is None or not pipeline.needs_mean:
             return None
-        return pipeline.mean_of(
-            torch.as_tensor(self._mean_features.features).to(device=self._device, dtype=dtype)
-        )
+        other = torch.as_tensor(self._mean_features.features)
+        return pipeline.mean_of(other.to(device=self._device, dtype=dtype))
 
     @property
     def raw(self) -> Tensor:
@@ -170,7 +156,6 @@ class TorchEngine:
     def __init__(
         self,
         features: FeatureSet,
-        *,
         device: str = "cpu",
         dtype: str = "float32",
         mean_features: FeatureSet | None = None,
@@ -190,15 +175,9 @@ class TorchEngine:
             torch.as_tensor(a).to(self.device)
             for a in (episodes.support, episodes.support_labels, episodes.query)
         )
-        found = answer(
-            method,
-            x[support],
-            labels,
-            x[query],
-            n_way=episodes.n_way,
-            pipeline=method.pipeline.episodic,
-            mean=self._rows.mean(method.pipeline, self._dtype),
-        )
+        steps, mean = method.pipeline.episodic, self._rows.mean(method.pipeline, self._dtype)
+        episode = (x[support], labels, x[query])
+        found = answer(method, *episode, n_way=episodes.n_way, pipeline=steps, mean=mean)
         predicted: IntArray = found.assignment.labels.cpu().numpy()
         return predicted
 

@@ -28,15 +28,14 @@ class Episodes:
     def __len__(self) -> int:
         return len(self.classes)
 
+    @property
+    def arrays(self) -> tuple[IntArray, ...]:
+        """All fields, in their order."""
+        return (self.classes, self.support, self.support_labels, self.query, self.query_labels)
+
     def take(self, part: slice | IntArray) -> "Episodes":
         """Some of the episodes, by their numbers."""
-        return Episodes(
-            self.classes[part],
-            self.support[part],
-            self.support_labels[part],
-            self.query[part],
-            self.query_labels[part],
-        )
+        return Episodes(*(array[part] for array in self.arrays))
 
     @property
     def n_way(self) -> int:
@@ -46,9 +45,8 @@ class Episodes:
     @property
     def query_counts(self) -> IntArray:
         """Queries of each way, (E, W)."""
-        return np.stack(
-            [(self.query_labels == way).sum(axis=1) for way in range(self.n_way)], axis=1
-        )
+        ways = range(self.n_way)
+        return np.stack([(self.query_labels == way).sum(axis=1) for way in ways], axis=1)
 
     @property
     def hash(self) -> str:
@@ -64,16 +62,10 @@ class EpisodeDigest:
 
     def after(self, episodes: Episodes) -> "EpisodeDigest":
         """The fingerprint with these episodes added."""
-        parts = (
-            episodes.classes,
-            episodes.support,
-            episodes.support_labels,
-            episodes.query,
-            episodes.query_labels,
-        )
         longer = EpisodeDigest()
         longer._hash = self._hash.copy()
-        longer._hash.update(np.concatenate([part.astype("<i4") for part in parts], axis=1).data)
+        parts = [part.astype("<i4") for part in episodes.arrays]
+        longer._hash.update(np.concatenate(parts, axis=1).data)
         return longer
 
     def hexdigest(self) -> str:

@@ -16,13 +16,7 @@ RESULT, ACCURACIES, TUNING = "result.json", "accuracies.npz", "tuning.json"
 
 
 def open_folder(path: Path, *, fingerprint: str, force: bool = False) -> Path:
-    """Make a folder for results; refuse one that cannot be written or has other results.
-
-    Args:
-        path: The folder; parents are made as needed.
-        fingerprint: Of the features of the results.
-        force: Overwrite results of other features.
-    """
+    """Make a folder for results; refuse one that cannot be written or has other results."""
     for name in (RESULT, TUNING):
         file = path / name
         if not force and file.is_file() and (held := _fingerprint(file)) != fingerprint:
@@ -42,11 +36,8 @@ def write_results(
     single: dict[str, Any] = {str(i): result.accuracies for i, result in enumerate(results)}
     np.savez(buffer, **single)
     write_file(folder / ACCURACIES, buffer.getvalue())
-    found = {
-        "command": command,
-        "fingerprint": fingerprint,
-        "results": [result.to_dict() for result in results],
-    }
+    about = {"command": command, "fingerprint": fingerprint}
+    found = {**about, "results": [result.to_dict() for result in results]}
     write_file(folder / RESULT, to_json(found))
 
 

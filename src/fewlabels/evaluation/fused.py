@@ -9,6 +9,7 @@ A method is fused only where it names a kernel that this file knows (`KERNELS`).
 """
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -63,9 +64,7 @@ class _FusedEngine:
     ) -> None:
         self._sharing = n_methods > 1
         self._rows = DeviceRows(features, mean_features, device=self.device)
-        self._readable = TorchEngine(
-            features, device=self.device, dtype="float64", mean_features=mean_features
-        )
+        self._readable = TorchEngine(features, self.device, "float64", mean_features)
         self._shifted: tuple[Pipeline, Tensor] | None = None
         self._exact: tuple[Pipeline, Tensor] | None = None
 
@@ -83,9 +82,8 @@ class _FusedEngine:
         labels, margins = self._classify(self._shifted[1], episodes, method)
         doubtful = np.flatnonzero(margins < limit)
         if len(doubtful):
-            labels[doubtful] = self._predict_exactly(
-                _part(method, doubtful), episodes.take(doubtful)
-            )
+            part = _part(method, doubtful)
+            labels[doubtful] = self._predict_exactly(part, episodes.take(doubtful))
         return labels
 
     def warm_up(self, method: ConfiguredMethod, episodes: Episodes) -> None:
@@ -104,9 +102,8 @@ class _FusedEngine:
         labels, margins = self._classify(*self._exact_rows(method.pipeline, episodes), method)
         unsolved = np.flatnonzero(margins < 0)
         if len(unsolved):
-            labels[unsolved] = self._readable.predict(
-                _part(method, unsolved), episodes.take(unsolved)
-            )
+            part = _part(method, unsolved)
+            labels[unsolved] = self._readable.predict(part, episodes.take(unsolved))
         return labels
 
     def _exact_rows(self, pipeline: Pipeline, episodes: Episodes) -> tuple[Tensor, Episodes]:
@@ -118,19 +115,11 @@ class _FusedEngine:
             if self._exact is None or self._exact[0] != pipeline.rowwise:
                 self._exact = (pipeline.rowwise, shift(self._rows.all(pipeline, torch.float64)))
             return self._exact[1], episodes
-        used, numbers = np.unique(
-            np.concatenate([episodes.support, episodes.query], axis=1), return_inverse=True
-        )
-        support, query = np.split(
-            numbers.reshape(len(episodes), -1), [episodes.support.shape[1]], axis=1
-        )
-        local = Episodes(
-            episodes.classes,
-            support.copy(),
-            episodes.support_labels,
-            query.copy(),
-            episodes.query_labels,
-        )
+        both = np.concatenate([episodes.support, episodes.query], axis=1)
+        used, numbers = np.unique(both, return_inverse=True)
+        n_support = episodes.support.shape[1]
+        support, query = np.split(numbers.reshape(both.shape), [n_support], axis=1)
+        local = replace(episodes, support=support.copy(), query=query.copy())
         return shift(self._rows.some(pipeline, used, torch.float64)), local
 
     def _fits(self, method: ConfiguredMethod, episodes: Episodes) -> bool:  # noqa: ARG002 - for CUDA
@@ -184,46 +173,23 @@ class NumbaEngine(_FusedEngine):
         lam, alpha, n_steps, classifier, target = _kernel_arguments(method, episodes)
         labels = np.empty(episodes.query.shape, np.int64)
         margins = np.empty(len(episodes))
-        n_rows = episodes.support.shape[1] + episodes.query.shape[1]
         sizes = episodes.support.shape[1], episodes.query.shape[1], episodes.n_way
         in_gram_space = estimates(method) or cpu.prefers_gram(
-            n_rows, x.shape[1], episodes.n_way, classifier, n_steps
+            sizes[0] + sizes[1], x.shape[1], episodes.n_way, classifier, n_steps
         )
-        planned = plan_smoothing(*sizes)
-        smoothing = (
-            ((planned.neighbors, planned.weight) if planned else (0, 0.0))
-            if estimates(method)
-            else None
-        )
+        planned, smoothing = plan_smoothing(*sizes), None
+        if estimates(method):
+            smoothing = (planned.neighbors, planned.weight) if planned else (0, 0.0)
         steps = np.array([STEP_CODES[step] for step in method.pipeline.episodic.steps], np.int64)
         products, known = self._shared_products(rows, episodes, wanted=in_gram_space)
         in_gram_space |= known
 
         def classify(part: slice) -> None:
-            given = (
-                x,
-                products[part],
-                known,
-                episodes.support[part],
-                episodes.support_labels[part],
-                episodes.query[part],
-                episodes.n_way,
-            )
+            drawn = (episodes.support[part], episodes.support_labels[part], episodes.query[part])
+            given = (x, products[part], known, *drawn, episodes.n_way, in_gram_space)
             masses = target[part] if len(target) > 1 else target
-            cpu.classify_episodes(
-                *given,
-                in_gram_space,
-                steps,
-                classifier,
-                lam,
-                alpha,
-                n_steps,
-                masses,
-                TOLERANCES[rows.dtype],
-                smoothing,
-                labels[part],
-                margins[part],
-            )
+            how = (steps, classifier, lam, alpha, n_steps, masses, TOLERANCES[rows.dtype])
+            cpu.classify_episodes(*given, *how, smoothing, labels[part], margins[part])
 
         n_threads = torch.get_num_threads()
         size = min(BLOCK, -(-len(episodes) // n_threads))
@@ -246,19 +212,13 @@ class NumbaEngine(_FusedEngine):
             return kept[2], True
         n = cpu.pad(episodes.support.shape[1] + episodes.query.shape[1])
         shape = (len(episodes), n, n)
-        for_all = (
-            self._shifted is not None and rows is self._shifted[1]
-        )  # rather than a few doubtful episodes, in float64
-        if not (
-            wanted
-            and for_all
-            and self._sharing
-            and len(episodes) * n * n * rows.element_size() <= PRODUCTS_BYTES
-        ):
+        # rather than for a few doubtful episodes, in float64
+        for_all = self._shifted is not None and rows is self._shifted[1]
+        n_bytes = len(episodes) * n * n * rows.element_size()
+        if not (wanted and for_all and self._sharing and n_bytes <= PRODUCTS_BYTES):
             return np.empty((0, n, n), rows.numpy().dtype), False
-        room = (
-            kept[2] if kept is not None and kept[2].shape == shape else np.empty(shape, np.float32)
-        )
+        fits = kept is not None and kept[2].shape == shape
+        room = kept[2] if kept and fits else np.empty(shape, np.float32)
         self.products = (rows, episodes, room)
         return room, False
 
@@ -277,11 +237,8 @@ class TritonEngine(_FusedEngine):
         from fewlabels.kernels import cuda
 
         n_rows = episodes.support.shape[1] + episodes.query.shape[1]
-        return (
-            super()._fits(method, episodes)
-            and not estimates(method)
-            and cuda.fits(episodes.n_way, n_rows)
-        )
+        fits = super()._fits(method, episodes) and not estimates(method)
+        return fits and cuda.fits(episodes.n_way, n_rows)
 
     def _classify(
         self, rows: Tensor, episodes: Episodes, method: ConfiguredMethod
@@ -324,12 +281,7 @@ def estimates(method: ConfiguredMethod) -> bool:
 
 
 def doubt(method: ConfiguredMethod, rows: Tensor) -> float | None:
-    """The margin below which a decision of float32 is done again; None for all of them.
-
-    Args:
-        method: Whose decisions.
-        rows: The vectors after the row-wise steps, less their mean, (N, D).
-    """
+    """The margin below which a decision of float32 is done again, rows (N, D); None for all."""
     first_unit, last_unit = (
         part.steps[-1:] == (UNIT,) for part in (method.pipeline.rowwise, method.pipeline.episodic)
     )
@@ -356,12 +308,8 @@ def grams(pipeline: Pipeline, x: Tensor, n_support: int) -> Tensor:
         if step == UNIT:
             g = gram.normalize(g)
         else:
-            g = gram.center(
-                g,
-                n_support=n_support,
-                jointly=step.value == "joint",
-                by_support=step.value == "support",
-            )
+            by = {"jointly": step.value == "joint", "by_support": step.value == "support"}
+            g = gram.center(g, n_support=n_support, **by)
     return g.contiguous()
 
 

@@ -58,14 +58,9 @@ class QuerySpec:
         return spec
 
     def __str__(self) -> str:
-        numbers = [
-            str(int(number)) if number == int(number) else repr(number) for number in self.numbers
-        ]
-        return (
-            ",".join(numbers)
-            if self.kind in ("each", "counts")
-            else ":".join([self.kind, *numbers])
-        )
+        numbers = [str(int(each)) if each == int(each) else repr(each) for each in self.numbers]
+        plain = self.kind in ("each", "counts")
+        return ",".join(numbers) if plain else ":".join([self.kind, *numbers])
 
     def total(self, n_way: int) -> int:
         """Queries of one episode."""

@@ -63,10 +63,9 @@ class Reliability:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and words, for JSON."""
+        kind = {"n_way": self.n_way, "n_shot": self.n_shot, "queries": self.queries}
         return {
-            "n_way": self.n_way,
-            "n_shot": self.n_shot,
-            "queries": self.queries,
+            **kind,
             "n_episodes": self.n_episodes,
             "error_before": round(self.before.error, 4),
             "error_after": round(self.after.error, 4),
@@ -86,16 +85,7 @@ def measure_reliability(
     n_episodes: int = 200,
     seed: int = 0,
 ) -> Reliability:
-    """Confidence against accuracy of map-auto, calibrated in each episode by its own labels.
-
-    Args:
-        features: What the episodes are drawn from.
-        n_way: Classes per episode.
-        n_shot: Support rows per class.
-        queries: A word of `QuerySpec`.
-        n_episodes: How many.
-        seed: Of the draws.
-    """
+    """Confidence against accuracy of map-auto, calibrated in each episode by its own labels."""
     method = configure("map-auto", n_shot=n_shot, dataset=features.provenance.get("dataset"))
     method = method.decide(torch.as_tensor(features.features))
     x = method.pipeline.transform(torch.as_tensor(features.features))
@@ -114,17 +104,8 @@ def measure_reliability(
     )
     kept = _kept(calibrated.amax(dim=-1).double().numpy()).reshape(-1)
     accuracy = float(right[kept].mean()) if kept.any() else float("nan")
-    return Reliability(
-        n_way,
-        n_shot,
-        queries,
-        n_episodes,
-        before,
-        after,
-        temperatures.double().numpy(),
-        float(kept.mean()),
-        accuracy,
-    )
+    found = (before, after, temperatures.double().numpy(), float(kept.mean()), accuracy)
+    return Reliability(n_way, n_shot, queries, n_episodes, *found)
 
 
 def _answer(
@@ -146,9 +127,8 @@ def _kept(confidence: NDArray[np.float64]) -> NDArray[np.bool_]:
     Each episode has a threshold of its own.
     """
     order = np.argsort(-confidence, axis=1, kind="stable")
-    expected = np.take_along_axis(confidence, order, axis=1).cumsum(axis=1) / np.arange(
-        1, confidence.shape[1] + 1
-    )
+    sums = np.take_along_axis(confidence, order, axis=1).cumsum(axis=1)
+    expected = sums / np.arange(1, confidence.shape[1] + 1)
     kept = np.zeros(confidence.shape, dtype=bool)
     np.put_along_axis(kept, order, expected >= WANTED, axis=1)
     return kept

@@ -68,23 +68,18 @@ class EvaluationResult:
     def to_dict(self) -> dict[str, Any]:
         """Everything but the single accuracies, ready for JSON."""
         ci95 = self.ci95
+        settings = {
+            name: value if isinstance(value, int | float | str) else str(value)
+            for name, value in self.settings.items()
+        }
         return {
-            "method": self.method,
-            "title": self.title,
-            "n_way": self.n_way,
-            "n_shot": self.n_shot,
-            "n_query": self.n_query,
-            "queries": self.queries,
+            **{"method": self.method, "title": self.title, "n_way": self.n_way},
+            **{"n_shot": self.n_shot, "n_query": self.n_query, "queries": self.queries},
             "accuracy": round(self.accuracy, 4),
             "ci95": round(ci95, 4) if ci95 == ci95 else None,
             "n_episodes": self.n_episodes,
             "seconds": round(self.seconds, 4),
-            "interrupted": self.interrupted,
-            "pipeline": self.pipeline,
-            "settings": {
-                name: value if isinstance(value, int | float | str) else str(value)
-                for name, value in self.settings.items()
-            },
+            **{"interrupted": self.interrupted, "pipeline": self.pipeline, "settings": settings},
             **self.provenance,
         }
 

@@ -4,6 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import torch
@@ -63,13 +64,10 @@ def evaluate(
     features = load_embedded() if features is None else features
     if n_episodes < 1:
         raise InputError(f"n_episodes must be at least 1, got {n_episodes}.")
-    dataset = features.provenance.get("dataset")
+    kind: Any = {"n_shot": n_shot, "dataset": features.provenance.get("dataset")}
     given = [methods] if isinstance(methods, str | Method | ConfiguredMethod) else list(methods)
     configured = [
-        each
-        if isinstance(each, ConfiguredMethod)
-        else configure(each, n_shot=n_shot, dataset=dataset)
-        for each in given
+        each if isinstance(each, ConfiguredMethod) else configure(each, **kind) for each in given
     ]
     if not configured:
         raise InputError("methods must hold at least one method, got none.")
@@ -89,14 +87,7 @@ def evaluate(
     spec = QuerySpec.parse(queries)
     source = make_draws(features, draws=draws, n_way=n_way, n_shot=n_shot, queries=spec, seed=seed)
     n_alike = max(Counter(str(method.pipeline.rowwise) for method in configured).values())
-    runner = make_engine(
-        features,
-        engine=engine,
-        device=device,
-        dtype=dtype,
-        mean_features=mean_features,
-        n_methods=n_alike,
-    )
+    runner = make_engine(features, engine, device, dtype, mean_features, n_methods=n_alike)
     n_rows = n_way * n_shot + spec.total(n_way)
     chunk_size = runner.chunk_size(n_rows, features.dim)
 
@@ -114,9 +105,8 @@ def evaluate(
             found = []
             for index, method in enumerate(configured):
                 begun = time.perf_counter()
-                found.append(
-                    (runner.predict(method, episodes) == episodes.query_labels).mean(axis=1)
-                )
+                right = runner.predict(method, episodes) == episodes.query_labels
+                found.append(right.mean(axis=1))
                 seconds[index] += time.perf_counter() - begun
                 if on_progress:
                     on_progress(len(episodes))
@@ -128,35 +118,18 @@ def evaluate(
             raise
         interrupted = True
     hasher.shutdown()
+    about = {"fingerprint": features.fingerprint, "rows": len(features), "dim": features.dim}
     provenance = {
-        "draws": draws,
-        "seed": seed,
-        "episode_hash": digest.hexdigest(),
-        "features": {
-            **features.provenance,
-            "fingerprint": features.fingerprint,
-            "rows": len(features),
-            "dim": features.dim,
-        },
-        "engine": runner.name,
-        "device": runner.device,
-        "dtype": runner.dtype,
+        **{"draws": draws, "seed": seed, "episode_hash": digest.hexdigest()},
+        "features": {**features.provenance, **about},
+        **{"engine": runner.name, "device": runner.device, "dtype": runner.dtype},
         "versions": versions(),
     }
-    return [
-        EvaluationResult(
-            method=method.name,
-            title=method.title,
-            pipeline=str(method.pipeline),
-            settings=method.settings,
-            n_way=n_way,
-            n_shot=n_shot,
-            queries=str(spec),
-            n_query=int(spec.numbers[0]) if spec.kind == "each" else spec.total(n_way),
-            accuracies=np.concatenate(kept),
-            seconds=spent,
-            provenance=provenance,
-            interrupted=interrupted,
-        )
-        for method, kept, spent in zip(configured, accuracies, seconds, strict=True)
-    ]
+    n_query = int(spec.numbers[0]) if spec.kind == "each" else spec.total(n_way)
+    episodes_of = (n_way, n_shot, str(spec), n_query)
+    results = []
+    for method, kept, spent in zip(configured, accuracies, seconds, strict=True):
+        what = (method.name, method.title, str(method.pipeline), method.settings)
+        done = (np.concatenate(kept), spent, provenance, interrupted)
+        results.append(EvaluationResult(*what, *episodes_of, *done))
+    return results

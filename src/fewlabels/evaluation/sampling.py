@@ -20,6 +20,7 @@ from fewlabels.evaluation.queries import QuerySpec
 from fewlabels.features import FeatureSet
 
 DRAWS = ("own", "authors")
+AnyQueries = str | int | QuerySpec
 THREAD_EPISODES = 500  # that a thread draws at a time
 _KINDS = {"each": EACH, "counts": EACH, "dirichlet": DIRICHLET, "present": PRESENT}
 
@@ -78,9 +79,8 @@ def sample_episodes(
     >>> sample_episodes(load_embedded(), n_episodes=2, queries="dirichlet:2:60").query.shape
     (2, 60)
     """
-    return _all_of(
-        OwnDraws(features, n_way=n_way, n_shot=n_shot, queries=queries, seed=seed), n_episodes
-    )
+    draws = OwnDraws(features, n_way=n_way, n_shot=n_shot, queries=queries, seed=seed)
+    return _all_of(draws, n_episodes)
 
 
 def draw_as_authors(
@@ -98,9 +98,8 @@ def draw_as_authors(
     >>> draw_as_authors(load_embedded(), n_episodes=2).query.shape
     (2, 75)
     """
-    return _all_of(
-        AuthorsDraws(features, n_way=n_way, n_shot=n_shot, queries=queries, seed=seed), n_episodes
-    )
+    draws = AuthorsDraws(features, n_way=n_way, n_shot=n_shot, queries=queries, seed=seed)
+    return _all_of(draws, n_episodes)
 
 
 def _all_of(draws: Draws, n_episodes: int) -> Episodes:
@@ -113,13 +112,7 @@ class OwnDraws:
     """Uniform draws of classes, then of images, without replacement, for any class sizes."""
 
     def __init__(
-        self,
-        features: FeatureSet,
-        *,
-        n_way: int,
-        n_shot: int,
-        queries: str | int | QuerySpec,
-        seed: int,
+        self, features: FeatureSet, *, n_way: int, n_shot: int, queries: AnyQueries, seed: int
     ) -> None:
         self.spec = QuerySpec.parse(queries)
         self.n_way, self.n_shot, self.seed = n_way, n_shot, _check_seed(seed)
@@ -141,23 +134,12 @@ class OwnDraws:
             yield Episodes(*arrays)
 
     def _draw(self, first: int, numbers: NDArray[np.float64], arrays: list[IntArray]) -> None:
-        """Fill the arrays with episodes first, first + 1, ..., in threads.
-
-        The compiled loop releases the interpreter's lock.
-        """
+        """Fill the arrays with episodes first, first + 1, ...; the threads run without the GIL."""
 
         def draw(begin: int) -> None:
             some = [array[begin : begin + THREAD_EPISODES] for array in arrays]
-            draw_episodes(
-                self.seed,
-                first + begin,
-                self._rows,
-                self._offsets,
-                self.n_shot,
-                _KINDS[self.spec.kind],
-                numbers,
-                *some,
-            )
+            drawn_from = (self._rows, self._offsets, self.n_shot, _KINDS[self.spec.kind], numbers)
+            draw_episodes(self.seed, first + begin, *drawn_from, *some)
 
         with ThreadPoolExecutor() as pool:
             list(pool.map(draw, range(0, len(arrays[0]), THREAD_EPISODES)))
@@ -173,25 +155,15 @@ class AuthorsDraws:
     """
 
     def __init__(
-        self,
-        features: FeatureSet,
-        *,
-        n_way: int,
-        n_shot: int,
-        queries: str | int | QuerySpec,
-        seed: int,
+        self, features: FeatureSet, *, n_way: int, n_shot: int, queries: AnyQueries, seed: int
     ) -> None:
         spec = QuerySpec.parse(queries)
         if spec.kind != "each":
             raise InputError(
                 f"queries must be one number for the authors' draws, got '{spec}'. Use draws 'own'."
             )
-        self.n_way, self.n_shot, self.n_query, self.seed = (
-            n_way,
-            n_shot,
-            int(spec.numbers[0]),
-            _check_seed(seed),
-        )
+        self.n_way, self.n_shot, self.n_query = n_way, n_shot, int(spec.numbers[0])
+        self.seed = _check_seed(seed)
         _check_sizes(features, n_way, n_shot, spec)
         self._smallest = int(features.class_sizes.min())
         # (classes, smallest)
@@ -209,15 +181,12 @@ class AuthorsDraws:
             shuffle_episodes(words, at, len(self._rows), self._smallest, classes, images)
             rows = self._rows[classes[:, :, None], images].transpose(0, 2, 1)  # (E, image, way)
             ways = np.broadcast_to(np.arange(self.n_way), rows.shape)
-            support, query = slice(self.n_shot), slice(self.n_shot, None)
-            yield Episodes(
-                classes,
-                *(
-                    np.ascontiguousarray(array[:, part]).reshape(size, -1)
-                    for part in (support, query)
-                    for array in (rows, ways)
-                ),
-            )
+            parts = [
+                np.ascontiguousarray(array[:, part]).reshape(size, -1)
+                for part in (slice(self.n_shot), slice(self.n_shot, None))
+                for array in (rows, ways)
+            ]
+            yield Episodes(classes, *parts)
 
 
 def _check_sizes(features: FeatureSet, n_way: int, n_shot: int, spec: QuerySpec) -> None:

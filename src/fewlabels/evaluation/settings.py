@@ -83,11 +83,9 @@ def knobs_changed(
     known = knobs_shown(str(usual.pipeline), usual.settings)
     shown = knobs_shown(pipeline, settings)
     changed = {knob: text for knob, text in shown.items() if text != known.get(knob)}
-    given = {"prior": settings["prior"]} if "prior" in settings and "prior" in changed else {}
-    taken = {knob: value for knob, value in given.items() if knob in knobs_taken(name)}
-    own = configure(
-        name, n_shot=n_shot, dataset=dataset, **taken
-    ).pipeline  # "estimate" has its own
+    has_prior = "prior" in settings and "prior" in changed and "prior" in knobs_taken(name)
+    given = {"prior": settings["prior"]} if has_prior else {}  # "estimate" has its own pipeline
+    own = configure(name, n_shot=n_shot, dataset=dataset, **given).pipeline
     if _without_power(Pipeline.parse(pipeline)) != _without_power(own):
         changed.pop(BETA.name, None)
         return {**changed, "pipeline": pipeline}

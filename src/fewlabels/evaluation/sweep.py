@@ -38,12 +38,8 @@ def plan_cells(
     A knob comes from `knobs`, else from `tuned`, else from the method's defaults.
 
     Args:
-        names: Of methods.
-        shots: Support rows per class.
-        queries: Words of `QuerySpec`.
         dataset: Name as in a FeatureSet's provenance; decides the paper's alpha at one shot.
         knobs: Values to try, by name of the knob; texts are parsed.
-        pipeline: Another preprocessing for all methods.
         tuned: Settings by method and shots, from `read_settings`; other methods keep their own.
 
     >>> cells = plan_cells(["ncm", "map"], shots=[1, 5], knobs={"lam": [5, 10]})
@@ -103,18 +99,11 @@ def evaluate_cells(
     """Results of all cells, and whether Ctrl-C ended the run early; they then cover what was done.
 
     Args:
-        features: What the episodes are drawn from.
-        cells: From `plan_cells`.
-        n_way: Classes per episode.
-        draws: "own" or "authors".
-        seed: Of the draws.
-        on_progress: As in `evaluate`.
         **options: n_episodes, engine, device, dtype, mean_features, as in `evaluate`.
     """
     for cell in cells:  # what does not fit the last cell is refused before the first is run
-        make_draws(
-            features, draws=draws, n_way=n_way, n_shot=cell.n_shot, queries=cell.queries, seed=seed
-        )
+        kind: Any = {"n_way": n_way, "n_shot": cell.n_shot, "queries": cell.queries, "seed": seed}
+        make_draws(features, draws=draws, **kind)
         n_query = QuerySpec.parse(cell.queries).total(n_way)
         for method in cell.methods:
             if method.prior is not None and not method.prior.needs_truth:
@@ -122,17 +111,9 @@ def evaluate_cells(
     results: list[EvaluationResult] = []
     try:
         for n_shot, queries, methods in cells:
-            results += evaluate(
-                methods,
-                features,
-                n_way=n_way,
-                n_shot=n_shot,
-                queries=queries,
-                draws=draws,
-                seed=seed,
-                on_progress=on_progress,
-                **options,
-            )
+            kind = {"n_way": n_way, "n_shot": n_shot, "queries": queries, "seed": seed}
+            how = {"draws": draws, "on_progress": on_progress, **options}
+            results += evaluate(methods, features, **kind, **how)
             if results[-1].interrupted:
                 return results, True
     except KeyboardInterrupt:

@@ -19,16 +19,8 @@ TEXT_COLUMNS = (  # the others hold numbers and are aligned right
 )
 
 _NUMBER = re.compile(r"([+-]?)([\d.,]+)(?: ± ([\d.]+))?")
-_LATEX = {
-    "&": r"\&",
-    "%": r"\%",
-    "$": r"\$",
-    "#": r"\#",
-    "_": r"\_",
-    "±": r"$\pm$",
-    "–": "--",
-    "\\": r"\textbackslash{}",
-}
+_LATEX = {mark: f"\\{mark}" for mark in "&%$#_"}
+_LATEX |= {"±": r"$\pm$", "–": "--", "\\": r"\textbackslash{}"}
 
 
 @dataclass(frozen=True)
@@ -45,18 +37,13 @@ def tabulate_results(results: Sequence[EvaluationResult], *, about: str) -> Tabl
     """Accuracies of methods, with the settings that vary among them."""
     knobs, shown = _varied_knobs(results), _queries_vary(results)
     header = ("method", *knobs, "shots", *shown, "accuracy", "episodes", "seconds")
-    rows = [
-        (
-            result.title,
-            *_knob_cells(result, knobs),
-            str(result.n_shot),
-            *(getattr(result, name) for name in shown),
-            interval(result.accuracy, result.ci95),
-            f"{result.n_episodes:,}",
-            f"{result.seconds:.1f}",
-        )
-        for result in results
-    ]
+    rows = []
+    for result in results:
+        kind = (*_knob_cells(result, knobs), str(result.n_shot))
+        queries = [result.queries] if shown else []
+        accuracy = interval(result.accuracy, result.ci95)
+        how_long = (f"{result.n_episodes:,}", f"{result.seconds:.1f}")
+        rows.append((result.title, *kind, *queries, accuracy, *how_long))
     caption = f"{_changes(results, knobs)}{_draws(results)}; accuracy in %, mean ± 95 % interval"
     return Table(_title(results, about), header, _sections(rows, results), caption)
 
@@ -65,22 +52,15 @@ def tabulate_comparisons(comparisons: Sequence[Comparison], *, about: str) -> Ta
     """Methods with their paired differences from the baseline."""
     results = [each.result for each in comparisons]
     knobs, shown = _varied_knobs(results), _queries_vary(results)
-    rows = [
-        (
-            str(each.result.n_shot),
-            *(getattr(each.result, name) for name in shown),
-            each.result.title,
-            *_knob_cells(each.result, knobs),
-            interval(each.result.accuracy, each.result.ci95),
-            "baseline" if each.is_baseline else interval(each.difference, each.ci95, sign="+"),
-            *(
-                [NONE] * 3
-                if each.is_baseline
-                else (f"{100 * part:.0f}" for part in (each.win, each.tie, each.loss))
-            ),
-        )
-        for each in comparisons
-    ]
+    rows = []
+    for each in comparisons:
+        result = each.result
+        which = [str(result.n_shot), *([result.queries] if shown else []), result.title]
+        gap = interval(each.difference, each.ci95, sign="+")
+        parts = [f"{100 * part:.0f}" for part in (each.win, each.tie, each.loss)]
+        paired = ["baseline", *[NONE] * 3] if each.is_baseline else [gap, *parts]
+        accuracy = interval(result.accuracy, result.ci95)
+        rows.append((*which, *_knob_cells(result, knobs), accuracy, *paired))
     n_episodes = min(result.n_episodes for result in results)
     caption = (
         f"{_changes(results, knobs)}{n_episodes:,} episodes, {_draws(results)}; "
@@ -97,22 +77,14 @@ def tabulate_tuning(tuning: Tuning, *, about: str) -> Table:
     with_novel = any(curve.novel for curve in tuning.curves)
     sections = []
     for curve in tuning.curves:
-        novel = [interval(result.accuracy, result.ci95) for result in curve.novel] or [NONE] * len(
-            curve.values
-        )
-        validation = [interval(result.accuracy, result.ci95) for result in curve.validation]
-        sections.append(
-            [
-                (
-                    curve.knob,
-                    f"{value:g}",
-                    at_value,
-                    *([at_novel] if with_novel else []),
-                    "chosen" if value == curve.choice else "",
-                )
-                for value, at_value, at_novel in zip(curve.values, validation, novel, strict=True)
-            ]
-        )
+        columns = [[interval(each.accuracy, each.ci95) for each in curve.validation]]
+        if with_novel:
+            novel = [interval(each.accuracy, each.ci95) for each in curve.novel]
+            columns.append(novel or [NONE] * len(curve.values))
+        chosen = ["chosen" if value == curve.choice else "" for value in curve.values]
+        values = [f"{value:g}" for value in curve.values]
+        rows = zip(values, *columns, chosen, strict=True)
+        sections.append([(curve.knob, *row) for row in rows])
     results = [tuning.result]
     n_episodes = f"{tuning.result.n_episodes:,} episodes"
     caption = f"{n_episodes}, {_draws(results)}; accuracy in %, mean ± 95 % interval"
@@ -138,19 +110,10 @@ def to_latex(table: Table) -> str:
     sections = [
         "\n".join(_latex_row(row, _latex_cell) for row in section) for section in table.sections
     ]
-    return "\n".join(
-        [
-            f"% {table.title}",
-            f"% {table.caption}",
-            rf"\begin{{tabular}}{{{columns}}}  % needs \usepackage{{booktabs}}",
-            r"\toprule",
-            _latex_row(table.header, _latex_text),
-            r"\midrule",
-            "\n\\midrule\n".join(sections),
-            r"\bottomrule",
-            r"\end{tabular}",
-        ]
-    )
+    head = [f"% {table.title}", f"% {table.caption}"]
+    begin = rf"\begin{{tabular}}{{{columns}}}  % needs \usepackage{{booktabs}}"
+    head += [begin, r"\toprule", _latex_row(table.header, _latex_text), r"\midrule"]
+    return "\n".join([*head, "\n\\midrule\n".join(sections), r"\bottomrule", r"\end{tabular}"])
 
 
 def interval(value: float, half: float, *, sign: str = "") -> str:

@@ -5,6 +5,7 @@ alone; novel classes are measured afterwards and not used for selection.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
@@ -43,11 +44,7 @@ def tune(
     setting closest to the paper's is chosen. Ctrl-C ends early with the curves that were finished.
 
     Args:
-        features: Of the validation classes.
-        method: The name of one with a knob that has a tuning range.
-        n_shot: Support rows per class.
         ranges: Values to try, by knob; `Knob.grid` for those left out.
-        grid: Measure every combination.
         novel: Features of novel classes, to measure the same curves on; not used for selection.
         settings: Values of knobs that are not tuned, such as n_steps, or beta "auto".
         on_progress: As in `evaluate`; `count_settings` times n_episodes is the total.
@@ -57,13 +54,8 @@ def tune(
     names = tuple(wanted)
 
     def meter(of: FeatureSet) -> _Meter:
-        return _Meter(
-            of,
-            method,
-            names,
-            settings or {},
-            {"n_shot": n_shot, "on_progress": on_progress, **options},
-        )
+        how = {"n_shot": n_shot, "on_progress": on_progress, **options}
+        return _Meter(of, method, names, settings or {}, how)
 
     on_validation, on_novel = meter(features), None if novel is None else meter(novel)
     paper = on_validation.paper()
@@ -71,13 +63,10 @@ def tune(
         min(values, key=lambda value: abs(value - at))
         for values, at in zip(wanted.values(), paper, strict=True)
     )
+    axes = list(enumerate(wanted.values()))
     for of in (on_validation, on_novel):  # what does not fit is refused before anything is run
         if of is not None:
-            of.check(
-                setting
-                for axis, values in enumerate(wanted.values())
-                for setting in _line(start, axis, values)
-            )
+            of.check(each for axis, values in axes for each in _line(start, axis, values))
     on_validation.measure([start])
     chosen, lines, interrupted = start, list[list[Setting]](), False
     try:
@@ -85,9 +74,9 @@ def tune(
             for first in wanted[names[0]]:  # value by value, so that Ctrl-C keeps what is done
                 on_validation.measure(product((first,), *list(wanted.values())[1:]))
             chosen = choose(on_validation.accuracies(), paper=paper, ranges=wanted)
-            lines = [_line(chosen, axis, values) for axis, values in enumerate(wanted.values())]
+            lines = [_line(chosen, axis, values) for axis, values in axes]
         else:
-            for axis, values in enumerate(wanted.values()):
+            for axis, values in axes:
                 line = _line(chosen, axis, values)
                 on_validation.measure(line)
                 chosen = choose(on_validation.accuracies(line), paper=paper, ranges=wanted)
@@ -97,53 +86,38 @@ def tune(
     except KeyboardInterrupt:
         chosen, interrupted = choose(on_validation.accuracies(), paper=paper, ranges=wanted), True
     result = on_validation.results[chosen]
-    used = knobs_used(result.pipeline, result.settings)
-    words: dict[str, float | str] = {
-        knob: str(value)
-        for knob, value in (settings or {}).items()
-        if not isinstance(value, int | float)
-    }
+    used: dict[str, float | str] = {**knobs_used(result.pipeline, result.settings)}
+    used |= {k: str(v) for k, v in (settings or {}).items() if not isinstance(v, int | float)}
+    curves = (
+        _curve(axis, line, chosen, wanted, on_validation, on_novel)
+        for axis, line in enumerate(lines)
+    )
     return Tuning(
         method=method,
         n_shot=n_shot,
-        chosen={
-            knob: value for knob, value in {**used, **words}.items() if knob in knobs_taken(method)
-        },
+        chosen={knob: value for knob, value in used.items() if knob in knobs_taken(method)},
         result=result,
         start=on_validation.results[start],
-        curves=tuple(
-            _curve(axis, line, chosen, wanted, on_validation, on_novel)
-            for axis, line in enumerate(lines)
-        ),
+        curves=tuple(curves),
         tried=tuple(on_validation.results.values()),
         interrupted=interrupted,
     )
 
 
 def choose(accuracies: Mapping[Setting, float], *, paper: Setting, ranges: Ranges) -> Setting:
-    """The setting of the best mean; of equal ones the closest to the paper's.
-
-    Distances are in widths of the ranges.
-    """
+    """The setting of the best mean; of equal ones the closest to the paper's, in range widths."""
     widths = [max(values) - min(values) or 1.0 for values in ranges.values()]
 
     def distance(setting: Setting) -> float:
-        return sum(
-            abs(value - at) / width for value, at, width in zip(setting, paper, widths, strict=True)
-        )
+        return sum(abs(a - b) / width for a, b, width in zip(setting, paper, widths, strict=True))
 
     best = max(accuracies.values())
-    return min(
-        (setting for setting, accuracy in accuracies.items() if accuracy >= best - TIE),
-        key=lambda s: (distance(s), s),
-    )
+    equal = [setting for setting, accuracy in accuracies.items() if accuracy >= best - TIE]
+    return min(equal, key=lambda setting: (distance(setting), setting))
 
 
 def check_ranges(
-    method: str,
-    ranges: Mapping[str, Iterable[float]] | None,
-    *,
-    fixed: Container[str] = (),
+    method: str, ranges: Mapping[str, Iterable[float]] | None, *, fixed: Container[str] = ()
 ) -> dict[str, tuple[float, ...]]:
     """The values to try of each knob that is not fixed, sorted; a knob not taken is refused."""
     grids = {knob: grid for knob, grid in tuning_grids(method).items() if knob not in fixed}
@@ -197,31 +171,22 @@ def count_settings(ranges: Ranges, *, grid: bool = False, novel: bool = False) -
     return (everywhere if grid else along) + (along if novel else 0)
 
 
+@dataclass
 class _Meter:
     """Results of settings on one feature set, each measured once."""
 
-    def __init__(
-        self,
-        features: FeatureSet,
-        method: str,
-        names: tuple[str, ...],
-        settings: Mapping[str, Any],
-        options: Mapping[str, Any],
-    ) -> None:
-        self.results: dict[Setting, EvaluationResult] = {}
-        self._features, self._method, self._names, self._settings, self._options = (
-            features,
-            method,
-            names,
-            settings,
-            options,
-        )
+    features: FeatureSet
+    method: str
+    names: tuple[str, ...]
+    settings: Mapping[str, Any]
+    options: Mapping[str, Any]
+    results: dict[Setting, EvaluationResult] = field(default_factory=dict)
 
     def paper(self) -> Setting:
         """The paper's values of the knobs."""
         method = self._configure()
         used = knobs_used(str(method.pipeline), method.settings)
-        return tuple(used[name] for name in self._names)
+        return tuple(used[name] for name in self.names)
 
     def measure(self, settings: Iterable[Setting]) -> None:
         """Measure those that were not measured; all of them or, on Ctrl-C, none."""
@@ -229,42 +194,31 @@ class _Meter:
         if not missing:
             return
         methods = [self._configure(setting) for setting in missing]
-        results = evaluate(methods, self._features, **self._options)
+        results = evaluate(methods, self.features, **self.options)
         if results[0].interrupted:
             raise KeyboardInterrupt
         self.results.update(zip(missing, results, strict=True))
 
     def check(self, settings: Iterable[Setting]) -> None:
         """Refuse episodes and settings that do not fit the features or the method."""
-        given = {
-            name: self._options[name]
-            for name in ("n_way", "n_shot", "queries", "draws", "seed")
-            if name in self._options
-        }
-        make_draws(self._features, **given)
+        kind = ("n_way", "n_shot", "queries", "draws", "seed")
+        given = {name: self.options[name] for name in kind if name in self.options}
+        make_draws(self.features, **given)
         for setting in settings:
             self._configure(setting)  # refuses knobs out of range before hours are spent
 
     def accuracies(self, settings: Iterable[Setting] | None = None) -> dict[Setting, float]:
         """Mean accuracies of settings, of all if none are named."""
-        return {
-            setting: self.results[setting].accuracy
-            for setting in (self.results if settings is None else settings)
-        }
+        wanted = self.results if settings is None else settings
+        return {setting: self.results[setting].accuracy for setting in wanted}
 
     def _configure(self, setting: Setting | None = None) -> ConfiguredMethod:
         """The method at a setting, at the paper's if none is given."""
-        knobs: dict[str, Any] = {}
+        knobs: dict[str, Any] = {**self.settings}
         if setting is not None:
-            knobs = dict(zip(self._names, setting, strict=True))
-        dataset = self._features.provenance.get("dataset")
-        return configure(
-            self._method,
-            n_shot=self._options["n_shot"],
-            dataset=dataset,
-            **self._settings,
-            **knobs,
-        )
+            knobs |= zip(self.names, setting, strict=True)
+        dataset = self.features.provenance.get("dataset")
+        return configure(self.method, n_shot=self.options["n_shot"], dataset=dataset, **knobs)
 
 
 def _line(through: Setting, axis: int, values: tuple[float, ...]) -> list[Setting]:
@@ -280,17 +234,14 @@ def _curve(
     on_validation: _Meter,
     on_novel: _Meter | None,
 ) -> Curve:
-    names = tuple(ranges)
-    known = {} if on_novel is None else on_novel.results
+    knob, known = tuple(ranges)[axis], {} if on_novel is None else on_novel.results
+    others = {name: value for name, value in zip(ranges, line[0], strict=True) if name != knob}
+    novel = line if all(setting in known for setting in line) else []
     return Curve(
-        knob=names[axis],
-        values=ranges[names[axis]],
-        others={
-            name: value for name, value in zip(names, line[0], strict=True) if name != names[axis]
-        },
+        knob=knob,
+        values=ranges[knob],
+        others=others,
         choice=chosen[axis],
         validation=tuple(on_validation.results[setting] for setting in line),
-        novel=tuple(known[setting] for setting in line)
-        if all(setting in known for setting in line)
-        else (),
+        novel=tuple(known[setting] for setting in novel),
     )

@@ -56,15 +56,12 @@ def read_pixels(
     identities: Sequence[Identity],
     indices: Sequence[int],
     *,
-    transforms: Sequence[str],
+    transforms: list[str],
 ) -> Pixels:
     """Read and transform a batch; each image is decoded once for all transforms.
 
     Args:
-        images: All images.
         identities: Of all images, from before the store was asked for their rows.
-        indices: The images of the batch.
-        transforms: Different from one another.
     """
     parsed = [ImageTransform.parse(text) for text in transforms]
     pixels = Pixels([], {}, set(), {})
@@ -121,10 +118,8 @@ class Network:
         with torch.inference_mode(), self._precision():
             views = VIEWS[self.recipe.views](pixels.to(self.device))
             try:
-                seen = [
-                    self.module(view.contiguous(memory_format=torch.channels_last)).float()
-                    for view in views
-                ]
+                ordered = (view.contiguous(memory_format=torch.channels_last) for view in views)
+                seen = [self.module(view).float() for view in ordered]
             except torch.OutOfMemoryError as error:
                 raise InputError(
                     f"batch_size must fit into the memory of '{self.device}', "
@@ -142,9 +137,8 @@ class Network:
         if self.recipe.precision == "bfloat16":
             return torch.autocast(self.device, dtype=torch.bfloat16)
         if self.device == "cuda":  # TF32, the default on CUDA, keeps only three digits
-            return torch.backends.cudnn.flags(
-                enabled=True, benchmark=False, deterministic=False, allow_tf32=False
-            )
+            how = {"benchmark": False, "deterministic": False, "allow_tf32": False}
+            return torch.backends.cudnn.flags(enabled=True, **how)
         return nullcontext()
 
 
@@ -154,13 +148,10 @@ def embed(
     """Compute with each network the rows that it lacks.
 
     Args:
-        pixels: The batch.
-        networks: All networks.
         missing: For each network, which of all images have no row, (N,).
     """
-    batch = Embedded(
-        [], [], pixels.changed, pixels.failures, len(pixels.indices) + len(pixels.failures)
-    )
+    n_images = len(pixels.indices) + len(pixels.failures)
+    batch = Embedded([], [], pixels.changed, pixels.failures, n_images)
     for network, needed in zip(networks, missing, strict=True):
         places = [place for place, index in enumerate(pixels.indices) if needed[index]]
         batch.indices.append([pixels.indices[place] for place in places])
@@ -183,27 +174,17 @@ def embed_all(
     """Read the batches and compute the missing rows with each network, in order."""
     networks = [Network(column.encoder.module, column.recipe, device=device) for column in columns]
     missing = [~column.known for column in columns]
-    read = partial(
-        read_pixels,
-        images,
-        identities,
-        transforms=sorted({column.recipe.transform for column in columns}),
-    )
+    transforms = sorted({column.recipe.transform for column in columns})
+    read = partial(read_pixels, images, identities, transforms=transforms)
     compute = partial(embed, networks=networks, missing=missing)
+    in_threads = partial(map_in_order, n_workers=n_workers, set_up=_use_one_thread)
     try:
         if device == "cpu":
             # One batch per core is faster than one batch on all cores, because then all threads
             # wait for one another at every layer.
-            yield from map_in_order(
-                lambda batch: compute(read(batch)),
-                batches,
-                n_workers=n_workers,
-                set_up=_use_one_thread,
-            )
+            yield from in_threads(lambda batch: compute(read(batch)), batches)
         else:
-            yield from map(
-                compute, map_in_order(read, batches, n_workers=n_workers, set_up=_use_one_thread)
-            )
+            yield from map(compute, in_threads(read, batches))
     finally:
         torch.set_num_threads(torch.get_num_threads())  # for threads that the caller starts later
 

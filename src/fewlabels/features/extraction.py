@@ -84,15 +84,7 @@ def extract(
         dataset, split, backbone, weights, transform, views and precision.
     """
     device = choose_device(device)
-    _check(
-        len(images),
-        len(encoders),
-        device=device,
-        batch_size=batch_size,
-        views=views,
-        precision=precision,
-        n_workers=n_workers,
-    )
+    _check(len(images), len(encoders), device, batch_size, views, precision, n_workers)
     report = on_progress or (lambda _: None)
     if n_workers is None:
         n_workers = torch.get_num_threads() if device == "cpu" else os.cpu_count() or 1
@@ -100,12 +92,13 @@ def extract(
     identities = [Identity(None, None)] * len(images)
     if store is not None:
         identities = store.files.identify(
-            images, n_workers=n_workers, on_progress=lambda *count: report(Progress("hash", *count))
+            images, n_workers=n_workers, on_progress=lambda *done: report(Progress("hash", *done))
         )
     digests = [identity.digest for identity in identities]
+    recipes = [make_recipe(each, views=views, precision=precision) for each in encoders]
     columns = [
-        _look_up(store, make_recipe(encoder, views=views, precision=precision), encoder, digests)
-        for encoder in encoders
+        _look_up(store, recipe, encoder, digests)
+        for recipe, encoder in zip(recipes, encoders, strict=True)
     ]
     first = _first_alike(digests)  # (N,): the image whose row is used for each image
     known = np.all([column.known for column in columns], axis=0)
@@ -119,39 +112,32 @@ def extract(
         keeper = Keeper(store, [column.recipe for column in lacking], digests)
         # Batch size depends on all encoders, including fully cached ones, so that a resumed run
         # forms the same batches and gives the same bits.
-        batches = cut(
-            todo,
-            batch_size or choose_batch_size([column.recipe for column in columns], device=device),
-        )
+        batches = cut(todo, batch_size or choose_batch_size(recipes, device=device))
         n_done = 0
-        with (
-            keeper,
-            closing(
-                embed_all(images, identities, lacking, batches, device=device, n_workers=n_workers)
-            ) as embedded,
-        ):
+        computing = embed_all(
+            images, identities, lacking, batches, device=device, n_workers=n_workers
+        )
+        with keeper, closing(computing) as embedded:
             for batch in embedded:
                 if batch.failures and strict:
                     raise next(iter(batch.failures.values()))
                 failures |= batch.failures
                 for column, indices, rows in zip(lacking, batch.indices, batch.rows, strict=True):
-                    _refuse_broken(
-                        rows, [images.names[i] for i in indices], backbone=column.recipe.backbone
-                    )
+                    names = [images.names[i] for i in indices]
+                    _refuse_broken(rows, names, backbone=column.recipe.backbone)
                     column.rows[indices], column.known[indices] = rows, True
                 keeper.add(batch)
                 n_done += batch.n_images
                 report(Progress("extract", n_done, len(todo), n_known, len(failures)))
 
     usable = np.all([column.known[first] for column in columns], axis=0)
-    _report_failures(
-        [images.names[i] for i in np.flatnonzero(~usable)], failures, n_images=len(images)
-    )
+    left_out = [images.names[i] for i in np.flatnonzero(~usable)]
+    _report_failures(left_out, failures, n_images=len(images))
     return FeatureSet(
         np.concatenate([column.rows[first[usable]] for column in columns], axis=1),
         images.labels[usable],
         images.class_names,
-        _provenance(images, [column.recipe for column in columns]),
+        _provenance(images, recipes),
         tuple(images.names[i] for i in np.flatnonzero(usable)),
     )
 
@@ -186,36 +172,24 @@ def choose_batch_size(recipes: Sequence[FeatureRecipe], *, device: str) -> int:
 
 
 def _look_up(
-    store: FeatureStore | None,
-    recipe: FeatureRecipe,
-    encoder: Encoder,
-    digests: Sequence[str | None],
+    store: FeatureStore | None, recipe: FeatureRecipe, encoder: Encoder, digests: list[str | None]
 ) -> Column:
-    if store is None:
-        return Column(
-            encoder,
-            recipe,
-            np.zeros((len(digests), recipe.dim), np.float32),
-            np.zeros(len(digests), np.bool_),
-        )
-    return Column(encoder, recipe, *store.get(recipe, digests))
+    if store is not None:
+        return Column(encoder, recipe, *store.get(recipe, digests))
+    n, dim = len(digests), recipe.dim
+    return Column(encoder, recipe, np.zeros((n, dim), np.float32), np.zeros(n, np.bool_))
 
 
 def _first_alike(digests: Sequence[str | None]) -> NDArray[np.int64]:
     """For each image the first image with the same content, (N,)."""
     seen: dict[str, int] = {}
-    return np.array(
-        [
-            index if digest is None else seen.setdefault(digest, index)
-            for index, digest in enumerate(digests)
-        ]
-    )
+    pairs = enumerate(digests)
+    return np.array([i if digest is None else seen.setdefault(digest, i) for i, digest in pairs])
 
 
 def _check(
     n_images: int,
     n_encoders: int,
-    *,
     device: str,
     batch_size: int | None,
     views: str,
@@ -267,12 +241,12 @@ def _report_failures(
 
 
 def _provenance(images: ImageSet, recipes: Sequence[FeatureRecipe]) -> dict[str, str]:
+    known = {"views": recipes[0].views, "precision": recipes[0].precision}
     return {
         "dataset": images.name,
         "split": images.split,
         "backbone": JOIN.join(recipe.backbone for recipe in recipes),
         "weights": JOIN.join(recipe.weights for recipe in recipes),
         "transform": " + ".join(recipe.transform for recipe in recipes),
-        "views": recipes[0].views,
-        "precision": recipes[0].precision,
+        **known,
     }

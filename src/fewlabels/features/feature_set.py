@@ -43,9 +43,8 @@ class FeatureSet:
         set_field = object.__setattr__  # because the dataclass is frozen
         set_field(self, "features", _check_features(self.features))
         set_field(self, "class_names", _check_class_names(self.class_names))
-        set_field(
-            self, "labels", _check_labels(self.labels, n_rows=len(self), n_classes=self.n_classes)
-        )
+        labels = _check_labels(self.labels, n_rows=len(self), n_classes=self.n_classes)
+        set_field(self, "labels", labels)
         set_field(self, "provenance", _check_provenance(self.provenance))
         set_field(self, "names", _check_names(self.names, n_rows=len(self)))
 
@@ -87,9 +86,8 @@ class FeatureSet:
     @property
     def class_sizes(self) -> NDArray[np.int64]:
         """The number of rows of each class, (n_classes,)."""
-        return np.bincount(self.labels[self.labels != UNLABELLED], minlength=self.n_classes).astype(
-            np.int64
-        )
+        labelled = self.labels[self.labels != UNLABELLED]
+        return np.bincount(labelled, minlength=self.n_classes).astype(np.int64)
 
     @cached_property
     def class_rows(self) -> tuple[NDArray[np.int64], ...]:
@@ -106,26 +104,21 @@ class FeatureSet:
 
     def subset(self, rows: Any) -> Self:
         """The given rows (numbers or a mask) in the given order; all class names stay."""
-        names = (
-            None
-            if self.names is None
-            else tuple(self.names[row] for row in np.arange(len(self))[rows])
-        )
-        return type(self)(
-            self.features[rows], self.labels[rows], self.class_names, self.provenance, names
-        )
+        names = self.names
+        if names is not None:
+            names = tuple(names[row] for row in np.arange(len(self))[rows])
+        kept = self.features[rows], self.labels[rows]
+        return type(self)(*kept, self.class_names, self.provenance, names)
 
     def save(self, path: str | Path, *, encoding: str = "float32") -> None:
         """Write a safetensors file atomically.
 
         Args:
-            path: The file; an existing one is replaced.
             encoding: "float32", "float16", or "root8": 8-bit square roots, for features that are
                 not negative.
         """
-        contents = storage.Contents(
-            self.features, self.labels, self.class_names, self.provenance, self.names
-        )
+        about = (self.class_names, self.provenance, self.names)
+        contents = storage.Contents(self.features, self.labels, *about)
         storage.write(Path(path), contents, encoding=encoding)
 
     @classmethod

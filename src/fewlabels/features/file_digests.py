@@ -54,13 +54,7 @@ class FileDigests:
         n_workers: int = 0,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> list[Identity]:
-        """The identity of every image, in order.
-
-        Args:
-            images: Images that are not files of their own are hashed each time.
-            n_workers: Threads that hash.
-            on_progress: Called with the number of images hashed and the number to hash.
-        """
+        """The identity of every image, in order."""
         paths = [images.path(i) for i in range(len(images))]
         stamps = [None if path is None else take_stamp(path) for path in paths]
         keys = {i: os.fsencode(path.absolute()) for i, path in enumerate(paths) if path is not None}

@@ -13,6 +13,8 @@ from fewlabels.features.store import SHARD_ROWS, FeatureStore
 
 KEPT_EVERY = 10.0  # seconds between two writes: the most work that a kill can cost
 
+Waiting = tuple[list[str], list[NDArray[np.float32]]]  # digests and rows of an encoder
+
 
 class Keeper:
     """Collects rows and puts them into the store, one shard at a time, the last on exit."""
@@ -35,15 +37,12 @@ class Keeper:
     def _start(self) -> None:
         self.begun = time.monotonic()
         self.n_rows = 0
-        self.waiting: list[tuple[list[str], list[NDArray[np.float32]]]] = [
-            ([], []) for _ in self.recipes
-        ]
+        self.waiting: list[Waiting] = [([], []) for _ in self.recipes]
 
     def add(self, batch: Embedded) -> None:
         """Take the rows of a batch, except those of images that changed while they were read."""
-        for (names, rows), indices, new in zip(
-            self.waiting, batch.indices, batch.rows, strict=True
-        ):
+        parts = zip(self.waiting, batch.indices, batch.rows, strict=True)
+        for (names, rows), indices, new in parts:
             for index, row in zip(indices, new, strict=True):
                 digest = self.digests[index]
                 if digest is not None and index not in batch.changed:

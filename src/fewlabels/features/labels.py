@@ -42,9 +42,8 @@ def number_labels(
 
 def _as_array(labels: Any) -> NDArray[Any]:
     # dtype=object for lists: numpy would convert the NaN in ["fox", nan] to the text "nan".
-    array = (
-        np.asarray(labels) if hasattr(labels, "__array__") else np.array(list(labels), dtype=object)
-    )
+    is_array = hasattr(labels, "__array__")
+    array = np.asarray(labels) if is_array else np.array(list(labels), dtype=object)
     if array.ndim != 1:
         raise InputError(
             f"labels must have one entry per row, shape (N,), got shape {array.shape}."

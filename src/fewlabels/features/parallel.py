@@ -33,8 +33,6 @@ def map_in_order(
 
     Args:
         task: Runs in one of the threads; with no workers, in the caller's thread.
-        items: The inputs of the task.
-        n_workers: Number of threads.
         set_up: Called once in each thread, not in the caller's.
 
     >>> list(map_in_order(len, ["a", "", "bc"], n_workers=2))

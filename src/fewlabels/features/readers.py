@@ -87,11 +87,8 @@ def _labels_file(path: Path) -> Path:
 def _way_to_labels(path: Path) -> str:
     if path.suffix.lower() not in BLOCKS:
         return "Add them to it as 'labels'."
-    where = (
-        f"as {_labels_file(path).name} beside it"
-        if path.suffix.lower() == ".npy"
-        else "in it as 'labels'"
-    )
+    in_file = path.suffix.lower() == ".npz"
+    where = "in it as 'labels'" if in_file else f"as {_labels_file(path).name} beside it"
     return f"Save them {where}, or give per_class=K if each K consecutive rows are one class."
 
 
@@ -135,11 +132,9 @@ def _read_parquet(path: Path) -> Contents:
             f"got lengths {listing(lengths)}."
         )
     features = compute.list_flatten(embedding).to_numpy().reshape(-1, lengths[0])
-    labels = (
-        table["label"].to_pylist()
-        if "label" in table.column_names
-        else np.full(len(features), UNLABELLED)
-    )
+    labels: Any = np.full(len(features), UNLABELLED)
+    if "label" in table.column_names:
+        labels = table["label"].to_pylist()
     return Contents(features, labels)
 
 

@@ -24,10 +24,7 @@ from fewlabels.io.stamps import DIGEST_BYTES, short_hash
 
 ABANDONED_SECONDS = 3600  # a temporary file of that age belongs to a process that was killed
 FORMAT = Container(
-    key="ptmap_shard",
-    version=None,
-    holds="rows of a FeatureStore",
-    way_out="Remove it.",
+    key="ptmap_shard", version=None, holds="rows of a FeatureStore", way_out="Remove it."
 )
 _NAME = re.compile(r"shard-[0-9a-f]{32}\.safetensors")
 
@@ -44,13 +41,7 @@ def is_shard(name: str) -> bool:
 def read_shard(
     path: Path, *, recipe_key: str, wanted: Collection[bytes]
 ) -> dict[bytes, NDArray[np.float32]]:
-    """The wanted rows by digest; a damaged shard gives none and is removed with a warning.
-
-    Args:
-        path: The shard; another process may have removed it meanwhile.
-        recipe_key: The key of the recipe of the folder.
-        wanted: Digests as bytes.
-    """
+    """The wanted rows by digest; a damaged shard gives none and is removed with a warning."""
     try:
         return _read(path, recipe_key, wanted)
     except FileNotFoundError:
@@ -95,14 +86,7 @@ def _read(
 def write_shard(
     folder: Path, digests: Sequence[str], rows: NDArray[np.float32], *, recipe_key: str
 ) -> None:
-    """Write a shard into the folder of a recipe, and remove temporary files of killed processes.
-
-    Args:
-        folder: The folder of the recipe.
-        digests: 32 hex digits of the content of each image.
-        rows: One row per digest, (n, D).
-        recipe_key: The key of the recipe.
-    """
+    """Write a shard into the folder of a recipe, and remove temporary files of killed processes."""
     held = np.frombuffer(bytes.fromhex("".join(digests)), np.uint8).reshape(-1, DIGEST_BYTES)
     tensors = {"digests": held, "rows": np.ascontiguousarray(rows)}
     payload = FORMAT.pack(tensors, {"recipe": recipe_key})

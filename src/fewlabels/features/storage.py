@@ -46,34 +46,24 @@ def write(path: Path, contents: Contents, *, encoding: str) -> None:
     tensors = _encode(contents.features, encoding) | {"labels": contents.labels}
     if contents.names is not None:
         tensors["names"] = np.frombuffer(json.dumps(list(contents.names)).encode(), np.uint8)
-    header = {
-        "encoding": encoding,
-        "class_names": contents.class_names,
-        "provenance": contents.provenance,
-    }
-    FORMAT.write(path, tensors, header)
+    about = {"class_names": contents.class_names, "provenance": contents.provenance}
+    FORMAT.write(path, tensors, {"encoding": encoding, **about})
 
 
 def read(path: Path) -> Contents:
     """Read what `write` wrote. Call it inside `reading`, which reports missing tensors too."""
     header, tensors = FORMAT.read(path)
     names = json.loads(tensors["names"].tobytes()) if "names" in tensors else None
-    return Contents(
-        _decode(tensors, header["encoding"]),
-        tensors["labels"],
-        header["class_names"],
-        header["provenance"],
-        names,
-    )
+    features, known = _decode(tensors, header["encoding"]), header["provenance"]
+    return Contents(features, tensors["labels"], header["class_names"], known, names)
 
 
 def _encode(features: NDArray[np.floating[Any]], encoding: str) -> dict[str, NDArray[Any]]:
     if encoding not in ENCODINGS:
         raise unknown_choice("encoding", encoding, ENCODINGS)
     with np.errstate(over="ignore"):
-        narrow: NDArray[np.floating[Any]] = features.astype(
-            np.float16 if encoding == "float16" else np.float32
-        )
+        narrow_type = np.float16 if encoding == "float16" else np.float32
+        narrow: NDArray[np.floating[Any]] = features.astype(narrow_type)
     if not np.isfinite(narrow).all():
         raise InputError(
             f"features must fit {narrow.dtype} for encoding {encoding}, "
@@ -89,10 +79,8 @@ def _encode(features: NDArray[np.floating[Any]], encoding: str) -> dict[str, NDA
     # Pooled ReLU features have a long tail. The square root shortens it, so that 256 steps suffice.
     roots = np.sqrt(narrow)
     scale = roots.max() / np.float32(ROOT8_TOP) or np.float32(1)  # 1 where all features are zero
-    return {
-        "features": np.rint(roots / scale).astype(np.uint8),
-        "scale": np.array(scale, dtype=np.float32),
-    }
+    encoded = np.rint(roots / scale).astype(np.uint8)
+    return {"features": encoded, "scale": np.array(scale, dtype=np.float32)}
 
 
 def _decode(tensors: dict[str, NDArray[Any]], encoding: str) -> NDArray[np.floating[Any]]:

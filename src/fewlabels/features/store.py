@@ -85,12 +85,10 @@ class FeatureStore:
         """The known rows of the images with these digests.
 
         Args:
-            recipe: How the rows were made.
             digests: 32 hex digits per image; the same digest may occur twice; None is never found.
         """
-        found = Found(
-            np.zeros((len(digests), recipe.dim), np.float32), np.zeros(len(digests), np.bool_)
-        )
+        n = len(digests)
+        found = Found(np.zeros((n, recipe.dim), np.float32), np.zeros(n, np.bool_))
         wanted: dict[bytes, list[int]] = {}  # digest: its places in the request
         for place, digest in enumerate(digests):
             if digest is not None:
@@ -105,13 +103,7 @@ class FeatureStore:
         return found
 
     def put(self, recipe: FeatureRecipe, digests: Sequence[str], rows: NDArray[np.float32]) -> None:
-        """Keep rows, (n, D), in one shard; on a full or read-only disk, warn and continue.
-
-        Args:
-            recipe: How the rows were made.
-            digests: 32 hex digits of the content of each image.
-            rows: One row per digest.
-        """
+        """Keep rows, (n, D), in one shard; on a full or read-only disk, warn and continue."""
         if rows.shape != (len(digests), recipe.dim) or rows.dtype != np.float32:
             raise InputError(
                 f"rows must be float32 of shape ({len(digests)}, {recipe.dim}), "

@@ -29,8 +29,6 @@ def write_file(
     temporary file is renamed to `path`. On failure an existing file is unchanged.
 
     Args:
-        path: Replaced if it exists. Its folder is made as needed.
-        content: The bytes, or a function that writes them to the open binary file.
         durable: Flush to the disk, so that a loss of power cannot damage the file (about 10 ms).
             False is for files that can be made again.
         way_out: The last sentence of the message when it fails.
@@ -62,7 +60,6 @@ def remove_temporaries(
     """Remove the temporary files that killed processes left in a folder, and return their paths.
 
     Args:
-        folder: Where to look; it may be missing.
         name: Only temporary files of the file with this name; of all files if left out.
         older_than: Seconds since the last write. Give enough where another process may be writing.
     """
@@ -72,11 +69,8 @@ def remove_temporaries(
     with suppress(OSError):
         for path in sorted(folder.iterdir()):
             with suppress(OSError):  # another process was faster
-                if (
-                    pattern.fullmatch(path.name)
-                    and path.is_file()
-                    and time.time() - path.stat().st_mtime >= older_than
-                ):
+                found = pattern.fullmatch(path.name) and path.is_file()
+                if found and time.time() - path.stat().st_mtime >= older_than:
                     path.unlink()
                     removed.append(path)
     return removed
@@ -121,12 +115,7 @@ def check_writable(path: Path) -> None:
 
 
 def check_apart(inputs: Mapping[str, Path | None], outputs: Mapping[str, Path | None]) -> None:
-    """Refuse an output that would overwrite an input or another output, before any work is done.
-
-    Args:
-        inputs: Paths that are read, by the name of the argument; None where it was not given.
-        outputs: Paths that are written, likewise.
-    """
+    """Refuse an output that would overwrite an input or another output, before any work is done."""
     taken = [(argument, path) for argument, path in inputs.items() if path is not None]
     for argument, path in outputs.items():
         if path is None:

@@ -34,7 +34,6 @@ class Stamp(NamedTuple):
         """Whether a write after `now_ns` surely gives another stamp.
 
         Args:
-            now_ns: A time, in nanoseconds since 1970.
             tick_ns: The step of the file system's clock: two writes within it can get one time.
         """
         return now_ns - max(self.written_ns, self.changed_ns) > tick_ns

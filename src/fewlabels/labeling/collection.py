@@ -1,9 +1,8 @@
 """Collection: the items to label with their features, and their pictures where there are some."""
 
-import os
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -22,18 +21,6 @@ from fewlabels.io.stamps import short_hash
 from fewlabels.io.words import count, listing, split_names
 
 DEFAULT_BACKBONE = "efficientnet-lite0"  # small, accurate, and its weights are installed by pip
-UNREADABLE = {  # suffix: what to do with such files
-    **dict.fromkeys(
-        (".heic", ".heif"), "export them as JPEG, or set the camera to 'most compatible'"
-    ),
-    **dict.fromkeys((".avif", ".jxl", ".jp2", ".psd", ".svg"), "export them as JPEG or PNG"),
-    **dict.fromkeys(
-        (".cr2", ".cr3", ".nef", ".arw", ".dng", ".raf", ".orf", ".rw2"),
-        "convert these raw photographs to JPEG",
-    ),
-    **dict.fromkeys((".mp4", ".mov", ".avi", ".mkv"), "extract pictures from these videos"),
-    **dict.fromkeys((".zip", ".tar", ".tgz", ".gz", ".7z", ".rar"), "unpack them"),
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,30 +158,3 @@ def remark_problems(images: ImageSet) -> list[str]:
     """A remark about files that were skipped when the images were listed, if there are any."""
     n = len(images.problems)
     return [f"{count(n, 'file')} skipped: {listing(images.problems, separator='; ')}"] if n else []
-
-
-def is_unreadable(path: Path) -> bool:
-    """Whether a file is, by its name, a picture or an archive that cannot be read here."""
-    return path.suffix.lower() in UNREADABLE
-
-
-def remark_unreadable(paths: Iterable[Path]) -> list[str]:
-    """Remarks about files in other formats, those inside folders included.
-
-    >>> remark_unreadable([Path("a.heic"), Path("b.HEIC"), Path("c.jpg")])
-    ["Not read: 2 .heic files; export them as JPEG, or set the camera to 'most compatible'."]
-    """
-    found: Counter[str] = Counter()
-    for path in paths:
-        files = _files_inside(path) if path.is_dir() else [path]
-        found.update(file.suffix.lower() for file in files if is_unreadable(file))
-    ways: dict[str, list[str]] = {}
-    for suffix, n in sorted(found.items()):
-        ways.setdefault(UNREADABLE[suffix], []).append(f"{n:,} {suffix}")
-    return [f"Not read: {' and '.join(files)} files; {way}." for way, files in ways.items()]
-
-
-def _files_inside(folder: Path) -> Iterator[Path]:
-    for _, folders, names in os.walk(folder):
-        folders[:] = [each for each in folders if not each.startswith(".")]
-        yield from (Path(name) for name in names if not name.startswith("."))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fewlabels.data import ImageSet, read_images
-from fewlabels.data.listing import SUFFIXES
+from fewlabels.data.listing import SUFFIXES, remark_unreadable
 from fewlabels.errors import FileFormatError, InputError
 from fewlabels.features import FeatureSet, read_features
 from fewlabels.io.files import require_file
@@ -18,7 +18,6 @@ from fewlabels.labeling.collection import (
     Extraction,
     known_names,
     remark_problems,
-    remark_unreadable,
 )
 from fewlabels.labeling.journal import IMPORT, GivenLabel
 from fewlabels.labeling.labels_file import (
@@ -144,11 +143,8 @@ def read_inputs(
 def _read_folder(
     folder: Path, labels: Path | None, extraction: Extraction, *, enough: bool, truth: str | None
 ) -> Inputs:
-    unreadable = remark_unreadable([folder])
-    try:
-        images = read_images(folder)
-    except FileFormatError as error:
-        raise FileFormatError(" ".join([str(error), *unreadable])) from error
+    images = read_images(folder)
+    unreadable = remark_unreadable(images.others)
     # All files of labels are checked before any image is read, which may take minutes.
     n_photos, known = len(images), known_names(images)
     true = read_truth(truth, known, root=folder)

@@ -35,7 +35,7 @@ def label_folder(
     settings: Mapping[str, str] | None = None,
     backbone: str | None = None,
     abstain: float = 0.0,
-    none_of_these: bool = False,
+    none_of_these: bool = True,
     truth: str | Path | None = None,
     report: str | Path | None = None,
     model: str | Path | None = None,

@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
+from math import sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +14,16 @@ from numpy.typing import NDArray
 
 from fewlabels.fitting import Rows
 from fewlabels.io.words import count, listing
-from fewlabels.labeling.accuracy import Estimate, estimate_accuracy, wilson
+from fewlabels.labeling.accuracy import (
+    ClassSize,
+    Contradiction,
+    Estimate,
+    compare_hidden,
+    estimate_accuracy,
+    estimate_sizes,
+    find_contradictions,
+    wilson,
+)
 from fewlabels.labeling.answer import (
     DEFAULT_METHOD,
     Answer,
@@ -24,19 +35,27 @@ from fewlabels.labeling.inputs import Inputs
 from fewlabels.labeling.journal import MODEL
 from fewlabels.labeling.labels_file import check_enough
 from fewlabels.labeling.outputs import LabelRow, make_rows
-from fewlabels.labeling.suggestions import LIMITS, advise, list_outliers, suggest
-from fewlabels.methods.nearest import assign_nearest
+from fewlabels.labeling.suggestions import (
+    LIMITS,
+    advise,
+    doubtful_below,
+    list_outliers,
+    suggest,
+)
+from fewlabels.methods import find_method
 
-MOST_SHOWN = 8  # classes that a line names
+MOST_SHOWN = 8  # classes or labels that a line names
+RIVALS = {"logistic": "logistic regression", "ncm": "nearest class mean"}  # compared with
+OUTLIERS_WORTH_SAYING = 0.02  # of all images; fewer are only marked in the table
 WORTH_SAYING = 0.03  # difference between the weighted and the plain accuracy of hidden labels
 
 
 @dataclass(frozen=True, eq=False)
 class Score:
-    """How many predicted labels are right, by the method and by nearest class mean."""
+    """How many predicted labels are right, by the method and by simpler ones."""
 
     n_right: int
-    n_right_nearest: int
+    n_right_rivals: dict[str, int]  # by name, in words
     n: int
     confusion: NDArray[np.int64]  # (W, W): rows are true classes, columns predicted ones
 
@@ -46,12 +65,16 @@ class Score:
         return self.n_right / self.n
 
     def describe(self) -> str:
-        """One line: right, of how many, beside nearest class mean."""
+        """One line: right, of how many, beside simpler methods.
+
+        >>> print(Score(9, {"nearest class mean": 7}, 10, np.zeros((2, 2), dtype=int)).describe())
+        9 of 10 right: 90.0% (95 % interval 59.6% to 98.2%); nearest class mean 70.0%.
+        """
         low, high = wilson(self.n_right, self.n)
+        rivals = ", ".join(f"{name} {n / self.n:.1%}" for name, n in self.n_right_rivals.items())
         return (
             f"{self.n_right} of {self.n} right: {self.accuracy:.1%} "
-            f"(95 % interval {low:.1%} to {high:.1%}); nearest class mean: "
-            f"{self.n_right_nearest} right, {self.n_right_nearest / self.n:.1%}."
+            f"(95 % interval {low:.1%} to {high:.1%}); {rivals}."
         )
 
 
@@ -94,7 +117,14 @@ class Outcome:
     answer: Answer
     rows: list[LabelRow]  # of the listed items
     estimate: Estimate | None
+    contradictions: list[Contradiction]  # labels that look wrong
+    hidden_right: dict[str, int]  # hidden labels that simpler methods predict, by name in words
     remarks: tuple[str, ...]
+
+    @cached_property
+    def sizes(self) -> list[ClassSize]:
+        """How many items each class has, as far as is known."""
+        return estimate_sizes(self.answer, self.numbers)
 
     @property
     def advice(self) -> str:
@@ -138,10 +168,13 @@ class Outcome:
         if not rows:
             return None
         true = np.array([place[truth[self.rows[row].path]] for row in rows])
-        found, nearest = self.answer.labels[rows], self.nearest()[rows]
+        found = self.answer.labels[rows]
         confusion = np.zeros((len(place), len(place)), dtype=np.int64)
         np.add.at(confusion, (true, found), 1)
-        return Score(int((found == true).sum()), int((nearest == true).sum()), len(rows), confusion)
+        rivals = {
+            words: int((self.labels_by(name)[rows] == true).sum()) for name, words in RIVALS.items()
+        }
+        return Score(int((found == true).sum()), rivals, len(rows), confusion)
 
     def unscored(self, truth: Mapping[str, str]) -> Unscored:
         """What `score` does not count."""
@@ -160,10 +193,10 @@ class Outcome:
             if item.path in truth and self.numbers[row] < 0
         }
 
-    def nearest(self) -> NDArray[np.int64]:
-        """Class numbers of all items by nearest class mean, for comparison, (N,)."""
+    def labels_by(self, method: str) -> NDArray[np.int64]:
+        """Class numbers of all items by another method on the same vectors, (N,)."""
         known = self.numbers >= 0
-        found = assign_nearest(
+        found = find_method(method).assign(
             self.vectors.x[known][None],
             torch.as_tensor(self.numbers[known])[None],
             self.vectors.x[None],
@@ -180,10 +213,23 @@ class Outcome:
             f"{found['given']:,} labels given, {found['labelled']:,} found"
             + (f", {left_out:,} left out as too doubtful." if left_out else ".")
         ]
-        if "none_of_these" in found:
-            lines.append(describe_outliers(found["none_of_these"]))
+        n_outliers = found.get("none_of_these", 0)
+        if n_outliers >= OUTLIERS_WORTH_SAYING * found["images"]:
+            lines.append(describe_outliers(n_outliers))
         if self.estimate is not None:
             lines.append(describe_estimate(self.estimate, among_outliers=bool(self.outliers)))
+            if self.hidden_right:
+                lines.append(describe_rivals(self.estimate, self.hidden_right))
+        named = zip(self.class_names, self.sizes, strict=True)
+        sizes = (f"{name} {size.low:,} to {size.high:,}" for name, size in named)
+        lines.append(f"Images per class: {listing(sizes, most=MOST_SHOWN)}.")
+        if self.contradictions:
+            names, classes = self.inputs.collection.names, self.class_names
+            wrong = (f"{names[row]} (like {classes[way]})" for row, way, _ in self.contradictions)
+            shown = listing(wrong, most=MOST_SHOWN)
+            lines.append(
+                f"{count(len(self.contradictions), 'label')} of yours may be wrong: {shown}."
+            )
         return "\n".join([*lines, self.advice])
 
     def summary(self) -> dict[str, Any]:
@@ -195,9 +241,22 @@ class Outcome:
             "given": len(self.rows) - len(by_model),
             "labelled": sum(row.origin == MODEL for row in self.rows),
             "left_out": sum(not row.label for row in self.rows),
-            "doubtful": sum(row.confidence < LIMITS.doubtful for row in by_model),
+            "doubtful": sum(row.confidence < doubtful_below(self.estimate) for row in by_model),
             **({} if self.none_of_these is None else {"none_of_these": len(self.outliers)}),
             "classes": dict(sorted(Counter(row.label for row in self.rows if row.label).items())),
+            "class_sizes": {
+                name: size._asdict()
+                for name, size in zip(self.class_names, self.sizes, strict=True)
+            },
+            "may_be_wrong": [
+                {
+                    "path": self.inputs.collection.names[row],
+                    "looks_like": self.class_names[number],
+                    "confidence": round(confidence, 4),
+                }
+                for row, number, confidence in self.contradictions
+            ],
+            "hidden_right": self.hidden_right,
             "estimated_accuracy": None if self.estimate is None else self.estimate._asdict(),
             "advice": self.advice,
             "method": self.vectors.method.name,
@@ -214,7 +273,7 @@ def label_inputs(
     method: str = DEFAULT_METHOD,
     settings: Mapping[str, str] | None = None,
     abstain: float = 0.0,
-    none_of_these: bool = False,
+    none_of_these: bool = True,
 ) -> Outcome:
     """Labels for all items.
 
@@ -229,22 +288,31 @@ def label_inputs(
     remarks = check_enough(labels, len(collection))
     class_names = tuple(sorted(set(labels.values())))
     numbers = collection.number(labels, class_names)
-    vectors = prepare(collection.features, method=method, settings=settings)
+    dataset = collection.provenance.get("dataset")
+    vectors = prepare(collection.features, method=method, settings=settings, dataset=dataset)
     n_way = len(class_names)
     with one_thread() as n_cores, ThreadPoolExecutor(n_cores) as pool:  # one solution per core
         solving = pool.submit(solve, vectors, numbers, n_way=n_way, none_of_these=none_of_these)
         given = solving.result() if vectors.method.hides_labels else None
         estimate = estimate_accuracy(vectors, numbers, n_way=n_way, answer=given, pool=pool)
         answer = solving.result()
+        wrong = find_contradictions(answer, numbers, least=LIMITS.contradicted)
+        right = compare_hidden(vectors, numbers, answer, tuple(RIVALS)) if estimate else {}
     listed = collection.names[: inputs.n_listed]
+    looks_like = {collection.names[each.row]: class_names[each.number] for each in wrong}
+    hidden_right = {RIVALS[name]: n for name, n in right.items()}
     return Outcome(
         inputs,
         class_names,
         numbers,
         vectors,
         answer,
-        make_rows(listed, class_names, answer, inputs.given, abstain=abstain),
+        make_rows(
+            listed, class_names, answer, inputs.given, abstain=abstain, looks_like=looks_like
+        ),
         estimate,
+        wrong,
+        hidden_right,
         (*inputs.remarks, *remarks, f"Preprocessing: {vectors.pipeline}."),
     )
 
@@ -268,6 +336,21 @@ def suggest_next(
     vectors = prepare(collection.features, method=method, settings=settings)
     found = suggest(vectors, numbers, None, n=n)
     return [collection.names[row] for row in found], advise(None, numbers, None)
+
+
+def describe_rivals(estimate: Estimate, hidden_right: Mapping[str, int]) -> str:
+    """One line: which method predicts most of the person's own labels.
+
+    >>> describe_rivals(Estimate(9, 10, 0.9, 0.6, 0.98), {"nearest class mean": 7})
+    'Of the hidden labels, this method predicted 9 right, nearest class mean 7.'
+    """
+    others = ", ".join(f"{name} {n:,}" for name, n in hidden_right.items())
+    words = f"Of the hidden labels, this method predicted {estimate.n_right:,} right, {others}."
+    best = max(hidden_right, key=lambda name: hidden_right[name])
+    if hidden_right[best] > estimate.n_right + sqrt(estimate.n_hidden):
+        method = next(method for method, name in RIVALS.items() if name == best)
+        words += f" The method {method!r} may suit these images better."
+    return words
 
 
 def describe_outliers(n: int) -> str:

@@ -38,6 +38,8 @@ class LabelRow(NamedTuple):
     runner_up: str
     margin: float
     origin: str  # person, import, model, or empty without a label
+    # Of a given label: the class that the model sees there with confidence, if it is another one.
+    looks_like: str = ""
 
 
 def check_abstain(abstain: float) -> None:
@@ -56,6 +58,7 @@ def make_rows(
     given: Mapping[str, GivenLabel],
     *,
     abstain: float = 0.0,
+    looks_like: Mapping[str, str] | None = None,
 ) -> list[LabelRow]:
     """The rows of all items, in their order.
 
@@ -65,6 +68,7 @@ def make_rows(
         answer: None while there is none: only given labels are filled in then.
         given: The labels that a person or a file gave, by name.
         abstain: Confidence below which the model's label is left out.
+        looks_like: By name, the class that the model sees where it contradicts a given label.
     """
     check_abstain(abstain)
     order, top = (None, None) if answer is None else answer.top_two
@@ -72,7 +76,8 @@ def make_rows(
     for row, name in enumerate(names):
         if name in given:
             label, origin, _ = given[name]
-            rows.append(LabelRow(name, label, 1.0, "", 1.0, origin))
+            other = (looks_like or {}).get(name, "")
+            rows.append(LabelRow(name, label, 1.0, "", 1.0, origin, other))
         elif order is None or top is None:
             rows.append(LabelRow(name, "", 0.0, "", 0.0, ""))
         else:

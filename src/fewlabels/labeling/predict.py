@@ -13,20 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fewlabels.data import ImageSet, Problem, read_images
-from fewlabels.data.listing import SUFFIXES
+from fewlabels.data.listing import SUFFIXES, is_unreadable, remark_unreadable
 from fewlabels.data.sources import ImageFile, ImageSource
 from fewlabels.errors import FileFormatError, InputError
 from fewlabels.features import read_features
+from fewlabels.features.store import FeatureStore
 from fewlabels.fitting import Fitted
 from fewlabels.io.files import check_suffix, check_writable
 from fewlabels.labeling.answer import Answer
-from fewlabels.labeling.collection import (
-    Collection,
-    Extraction,
-    is_unreadable,
-    remark_problems,
-    remark_unreadable,
-)
+from fewlabels.labeling.collection import Collection, Extraction, remark_problems
 from fewlabels.labeling.outcome import Outcome
 from fewlabels.labeling.outputs import LabelRow, check_abstain, make_rows
 
@@ -71,32 +66,30 @@ def predict_images(
     check_abstain(abstain)
     fitted, header = Fitted.load(model)
     backbone, provenance = header.get("backbone", ""), header.get("provenance", {})
-    unreadable = remark_unreadable(paths)
-    paths = [path for path in paths if not (path.is_file() and is_unreadable(path))]
+    others = [str(path) for path in paths if path.is_file() and is_unreadable(path.name)]
+    paths = [path for path in paths if str(path) not in others]
     if not paths:
-        raise FileFormatError(" ".join(["there is no image to label.", *unreadable]))
+        raise FileFormatError(" ".join(["there is no image to label.", *remark_unreadable(others)]))
     if len(paths) == 1 and paths[0].is_file() and paths[0].suffix.lower() not in SUFFIXES:
         features = read_features(paths[0], labels_needed=False)
         names = Collection.of_features(features).names
-        return _make_rows(fitted, names, features.features, abstain), unreadable
+        return _make_rows(fitted, names, features.features, abstain), remark_unreadable(others)
     if not backbone:
         raise InputError(
             f"{model} was made from features and can only predict features, got {paths[0]}."
         )
-    extraction = Extraction(backbone, device)
+    extraction = Extraction(backbone, device, store=FeatureStore())
     weights = "+".join(encoder.weights_digest for encoder in extraction.encoders())
     if (known := provenance.get("weights", weights)) != weights:
         raise InputError(
             f"{backbone} has other weights here ({weights[:8]}…) than when {model} was "
             f"made ({known[:8]}…). Make the model again with `fewlabels label`."
         )
-    try:
-        images = _gather(paths)
-    except FileFormatError as error:
-        raise FileFormatError(" ".join([str(error), *unreadable])) from error
+    images = _gather(paths)
     found, warned = extraction(images)
     names = Collection.of_features(found).names
     rows = _make_rows(fitted, names, found.features, abstain)
+    unreadable = remark_unreadable([*others, *images.others])
     return rows, [*unreadable, *remark_problems(images), *warned]
 
 
@@ -105,9 +98,11 @@ def _gather(paths: Sequence[Path]) -> ImageSet:
     names: dict[str, str] = {}  # by full path, so that a.jpg and sub/../a.jpg are one
     sources: dict[str, ImageSource] = {}
     problems: list[Problem] = []
+    others: list[str] = []
     for path in paths:
         if path.is_dir():
             inside = read_images(path)
+            others += inside.others
             found = [
                 (path / name, source)
                 for name, source in zip(inside.names, inside.sources, strict=True)
@@ -131,4 +126,5 @@ def _gather(paths: Sequence[Path]) -> ImageSet:
         tuple(names.values()),
         tuple(sources.values()),
         tuple(dict.fromkeys(problems)),
+        tuple(others),
     )

@@ -90,8 +90,8 @@ def _facts(outcome: Outcome, score: Score | None) -> str:
         words = f"estimated accuracy, {estimate.low:.0%} to {estimate.high:.0%}, {about}"
         facts.append((f"{estimate.accuracy:.0%}", words))
     if score is not None:
-        nearest = f"nearest class mean {score.n_right_nearest / score.n:.1%}"
-        facts.append((f"{score.accuracy:.1%}", f"right of {score.n:,} known; {nearest}"))
+        rivals = ", ".join(f"{name} {n / score.n:.1%}" for name, n in score.n_right_rivals.items())
+        facts.append((f"{score.accuracy:.1%}", f"right of {score.n:,} known; {rivals}"))
     return "".join(
         f"<li><b>{_text(number)}</b><span>{_text(words)}</span></li>" for number, words in facts
     )

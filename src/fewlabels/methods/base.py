@@ -160,6 +160,8 @@ class Method:
             `assign` takes it, arranged as support and queries, as `neighborhood`.
         calibrated: Whether `plan` holds calibrated probabilities already.
         hides_labels: Whether `Assignment.held_out` has predictions of hidden labels.
+        learn: (support, support_labels, n_way) -> prototypes (W, D) and biases (W,) for later rows,
+            where there are no queries: (S, D) and (S,). The class means if left out.
 
     >>> method = find_method("ncm")
     >>> method.title, str(method.pipeline), list(method.knobs_for())
@@ -178,6 +180,7 @@ class Method:
     prepare_rows: Callable[[Tensor], Any] | None = None
     calibrated: bool = False
     hides_labels: bool = False
+    learn: Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]] | None = None
 
     def knobs_for(self, pipeline: Pipeline | str | None = None) -> dict[str, Knob]:
         """The knobs by name, for the method's own or another pipeline.

@@ -1,10 +1,11 @@
-"""Folder: two models of the classes, weighted by hidden labels, for whole folders.
+"""Folder: three models of the classes, weighted by hidden labels, for whole folders.
 
 MAP models a class by its mean alone. From about five labels per class on, or with thousands of
-unlabelled rows, the rows also tell in which directions classes differ. Two known models use this:
+unlabelled rows, the rows also tell in which directions classes differ. Three known models share the
+work; each is the best one somewhere:
 
 1. *Logistic regression* on neighborhood features (`preprocess.smoothing`: within-class whitening,
-   neighbor means appended), fitted on the labelled rows: log p1.
+   neighbor means appended), fitted on the labelled rows: log p1. Best with many labels.
 2. *Gaussian classes with one shared covariance*, fitted to all rows by expectation maximisation
    (semi-supervised linear discriminant analysis), started from p1:
 
@@ -13,37 +14,46 @@ unlabelled rows, the rows also tell in which directions classes differ. Two know
        P_ij ~ exp((mu_j' S^-1 z_i - mu_j' S^-1 mu_j / 2 + g (W P)_ij) / T) (n_j + 1)
 
    with W the graph of nearest neighbors (label spreading, Zhou et al. 2004) and class sizes n_j
-   estimated on the way (Saerens et al. 2002): log p2.
+   estimated on the way (Saerens et al. 2002): log p2. Best with few labels and many rows.
+3. *MAP* with estimated class sizes (`methods.map`): log p3. Best with few labels and few rows, or
+   uneven classes.
 
-They err in different ways. Their log probabilities are added with two weights,
+They err in different ways. Their log probabilities are added with weights,
 
-    log p = w1 log p1 + w2 log p2 + constant,
+    log p = w1 log p1 + w2 log p2 + w3 log p3 + constant,
 
 which maximise the likelihood of hidden labels: each label is hidden once, a fifth of them at a
 time, and predicted from the others (stacking, Wolpert 1992; Breiman 1996). A Gaussian prior keeps
 the weights near those of validation folders, where labels are few; with one label per class they
 are these. The weights also calibrate the probabilities, so that nothing more is done to them.
 
-Later rows, which have no neighbors, are decided by the discriminant functions of the classes that
-were found.
+Later rows, which have no neighbors, are decided by linear discriminant functions of the classes
+that were found, as sharply as the rows of the folder were on average.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import sqrt
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from fewlabels.errors import InputError
 from fewlabels.methods.assignment import (
     Assignment,
     make_assignment,
     one_hot,
     prepare_episode,
 )
-from fewlabels.methods.base import Method, Reference, register
+from fewlabels.methods.base import Method, Reference, register, typical_shots
+from fewlabels.methods.logistic import LAM, fit_regression, learn_regression, linear_rule
+from fewlabels.methods.map import assign_map, paper_alpha, paper_n_steps
 from fewlabels.preprocess.components import principal_components
 from fewlabels.preprocess.pipeline import Pipeline
-from fewlabels.preprocess.smoothing import find_neighborhood
+from fewlabels.preprocess.smoothing import SMOOTHING, find_neighborhood
+from fewlabels.preprocess.steps import AUTO
+from fewlabels.transport.prior import Estimated
 
 
 @dataclass(frozen=True)
@@ -55,31 +65,42 @@ class FolderConstants:
 
     n_components: int = 256  # principal components of the rows that are kept
     whitening_variance: float = 3.0  # mean variance of the whitening, next to the 1
-    inverse_penalty: float = 30.0  # C of the logistic regression, for vectors of norm 1
-    n_iterations: int = 60  # most, of the solver of the logistic regression (L-BFGS)
-    gradient_tolerance: float = 1e-4  # at which it stops
     shrinkage: float = 0.3  # s, of the shared covariance towards a multiple of the identity
+    least_variance: float = 1e-3  # of a class, as a fraction of the mean variance of all rows
     n_rounds: int = 4  # of expectation maximisation
     graph_weight: float = 5.0  # g
     temperature: float = 2.0  # T
     n_groups: int = 5  # of labels that are hidden at a time
-    # Weights of log p1 and log p2 that suit validation folders at 1 to 20 labels per class, and
-    # the precision of the prior: how many nats it costs to move a weight by 1, twice.
-    weights: tuple[float, float] = (0.9, 0.08)
+    map_rows: int = 1000  # unlabelled rows beside which MAP predicts hidden labels; time
+    # Weights of log p1, log p2 and log p3 that suit validation folders at 1 to 20 labels per class,
+    # and the precision of the prior: how many nats it costs to move a weight by 1, twice.
+    weights: tuple[float, ...] = (0.64, 0.04, 0.16)
     weight_precision: float = 30.0
+    newton_steps: int = 30  # most, to find the weights
+    weight_tolerance: float = 1e-6  # change of a weight at which they are found
     smallest_log: float = -30.0  # log probabilities below it count as this
+    # Entries of the largest table of rows and classes; memory, about 25 bytes each.
+    most_entries: int = 100_000_000
 
 
 CONSTANTS = FolderConstants()
-LAM = 10.0  # scale of the prototypes that later rows are compared with; any positive number does
 
 
 class FolderRows(NamedTuple):
     """What is computed of rows alone, before any label: (N, d) each, and the graph (N, N)."""
 
+    components: Tensor  # of norm 1
     whitened: Tensor
     joined: Tensor  # whitened beside the neighbor means
     graph: Tensor  # sparse
+
+    @property
+    def typicality(self) -> Tensor:
+        """Mean cosine of each row to its neighbors, (N,): high in dense regions."""
+        total = torch.sparse.mm(self.graph, torch.ones(len(self.graph), 1).to(self.whitened))
+        means = torch.sparse.mm(self.graph, self.whitened) / total.clamp_min(1e-9)
+        cosines: Tensor = (means * self.whitened).sum(dim=1)
+        return cosines
 
     def take(self, rows: Tensor) -> "FolderRows":
         """Some rows, in their order, as they were among all."""
@@ -92,7 +113,9 @@ class FolderRows(NamedTuple):
         part = torch.sparse_coo_tensor(
             indices[:, kept], graph.values()[kept], size, check_invariants=False
         )
-        return FolderRows(self.whitened[rows], self.joined[rows], part.coalesce())
+        return FolderRows(
+            self.components[rows], self.whitened[rows], self.joined[rows], part.coalesce()
+        )
 
     def split(self, known: Tensor, *, n_way: int) -> "FolderRows":  # noqa: ARG002 - of other methods
         """The same with the labelled rows first."""
@@ -102,9 +125,15 @@ class FolderRows(NamedTuple):
 def prepare_rows(x: Tensor) -> FolderRows:
     """Principal components, whitening, neighbor means and graph of all rows, (N, D)."""
     z = principal_components(x.float(), CONSTANTS.n_components)
-    found = find_neighborhood(z[None], whitening_variance=CONSTANTS.whitening_variance)
+    found = find_neighborhood(
+        z[None],
+        whitening_variance=CONSTANTS.whitening_variance,
+        # In a small folder, fewer than the smallest class may have.
+        n_neighbors=min(SMOOTHING.neighbor_limit, max(2, round(sqrt(len(z))))),
+    )
     graph = found.graph if found.graph is not None else torch.eye(len(z)).to_sparse()
-    return FolderRows(found.whitened[0], found.join(weight=1.0)[0], graph)
+    unit = torch.nn.functional.normalize(z, dim=1)
+    return FolderRows(unit, found.whitened[0], found.join(weight=1.0)[0], graph)
 
 
 def assign_folder(
@@ -124,6 +153,12 @@ def assign_folder(
         n_way: Number of classes.
         neighborhood: `prepare_rows` of the support followed by the queries, where it is known.
     """
+    n_rows = support.shape[1] + query.shape[1]
+    if n_rows * n_way > CONSTANTS.most_entries:
+        raise InputError(
+            f"rows times classes must be at most {CONSTANTS.most_entries:,} for this method, "
+            f"got {n_rows:,} rows and {n_way:,} classes. Use the method ncm, or label in parts."
+        )
     support, query, shift = prepare_episode(support, support_labels, query, n_way)
     found = []
     for episode in range(len(support)):
@@ -140,90 +175,109 @@ def _assign(
     x: Tensor, labels: Tensor, n_way: int, rows: FolderRows | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Plan (Q, W), prototypes (W, D), biases (W,) and held-out probabilities (S, W)."""
-    members = one_hot(labels, n_way, x.dtype)
     n_support = len(labels)
     held_out = torch.full((n_support, n_way), torch.nan, device=x.device)
     if n_way == 1:
         plan = torch.ones(len(x) - n_support, 1, device=x.device)
         return plan, x.mean(dim=0, keepdim=True), x.new_zeros(1), held_out
     rows = prepare_rows(x) if rows is None else rows
-    shown = torch.arange(n_support, device=x.device)
-    logs = _log_probabilities(rows, shown, labels, n_way)
-    hidden_logs = torch.full((2, n_support, n_way), torch.nan, device=x.device)
-    for group in hidden_groups(labels, n_way, CONSTANTS.n_groups):
+    shown, unlabelled = torch.arange(len(x), device=x.device).tensor_split([n_support])
+    logs = _log_probabilities(rows, shown, labels, n_way, unlabelled)
+    hidden_logs = torch.full((len(logs), n_support, n_way), torch.nan, device=x.device)
+    beside = unlabelled[:: max(1, len(unlabelled) // CONSTANTS.map_rows)]
+    for group in hidden_groups(labels, n_way):
         rest = torch.ones(n_support, dtype=torch.bool, device=x.device)
         rest[group] = False
-        predicted = _log_probabilities(rows, shown[rest], labels[rest], n_way)
+        wanted = torch.cat([group, beside])
+        predicted = _log_probabilities(rows, shown[rest], labels[rest], n_way, wanted)
         hidden_logs[:, group] = predicted[:, group]
-    weights = fit_weights(hidden_logs, labels)
-    probabilities = (weights[:, None, None] * logs).sum(dim=0).softmax(dim=-1)
-    held_out = (weights[:, None, None] * hidden_logs).sum(dim=0).softmax(dim=-1)
-    plan = probabilities[n_support:]
-    prototypes, biases = _discriminants(x, torch.cat([members, plan]))
-    return plan, prototypes, biases, held_out
-
-
-def _log_probabilities(rows: FolderRows, shown: Tensor, labels: Tensor, n_way: int) -> Tensor:
-    """Log p1 and log p2 of all rows, (2, N, W), from the labels of some of them."""
-    first = _log_regression(rows.joined, shown, labels, n_way)
-    second = _log_gaussian(rows, shown, one_hot(labels, n_way, first.dtype), first)
-    return torch.stack([first, second]).clamp_min(CONSTANTS.smallest_log)
-
-
-def _log_regression(z: Tensor, shown: Tensor, labels: Tensor, n_way: int) -> Tensor:
-    """Log probabilities of multinomial logistic regression, (N, D) -> (N, W).
-
-    Every class counts alike, however many labels it has: labels are no sample of the classes.
-    """
-    members = one_hot(labels, n_way, z.dtype)
-    counts = members.sum(dim=0)
-    row_weights = (len(labels) / n_way / counts)[labels]
-    rows = z[shown]
-    parameters = torch.zeros(z.shape[1] + 1, n_way, dtype=z.dtype, device=z.device)
-    parameters.requires_grad_()
-    solver = torch.optim.LBFGS(
-        [parameters],
-        max_iter=CONSTANTS.n_iterations,
-        history_size=10,
-        tolerance_grad=CONSTANTS.gradient_tolerance,
-        line_search_fn="strong_wolfe",
+    members = one_hot(labels, n_way, x.dtype)
+    weights = fit_weights(
+        hidden_logs, members, prior=CONSTANTS.weights, precision=CONSTANTS.weight_precision
     )
+    plan = _weigh(logs[:, n_support:], weights)
+    held_out = _weigh(hidden_logs, weights)
+    return plan, *_later(x, torch.cat([members, plan])), held_out
 
-    def loss() -> Tensor:
-        solver.zero_grad()
-        log = (rows @ parameters[:-1] + parameters[-1]).log_softmax(dim=-1)
-        fit = -(row_weights * (members * log).sum(dim=-1)).sum()
-        value = fit + (parameters[:-1] ** 2).sum() / (2 * CONSTANTS.inverse_penalty)
-        value.backward()  # type: ignore[no-untyped-call]
-        return value
 
-    with torch.enable_grad():
-        solver.step(loss)  # type: ignore[no-untyped-call]
-    found = parameters.detach()
-    return (z @ found[:-1] + found[-1]).log_softmax(dim=-1)
+def _weigh(logs: Tensor, weights: Tensor) -> Tensor:
+    """Probabilities by weighted log probabilities, (C, N, W) and (C,) -> (N, W)."""
+    return torch.einsum("c,cnw->nw", weights, logs).softmax(dim=-1)
+
+
+def _log_probabilities(
+    rows: FolderRows, shown: Tensor, labels: Tensor, n_way: int, wanted: Tensor
+) -> Tensor:
+    """Log p1, log p2 and log p3 of all rows, (3, N, W), from the labels of some of them.
+
+    Args:
+        rows: Of the folder.
+        shown: Rows that have a label.
+        labels: Their labels.
+        n_way: Number of classes.
+        wanted: Unlabelled rows that MAP labels; the others are NaN there.
+    """
+    members = one_hot(labels, n_way, rows.joined.dtype)
+    slopes, offsets = fit_regression(rows.joined[shown], labels, n_way)
+    first = (rows.joined @ slopes + offsets).log_softmax(dim=-1)
+    second = _log_gaussian(rows, shown, members, first)
+    third = torch.full_like(first, torch.nan)
+    third[wanted] = _log_map(rows, shown, labels, n_way, wanted)
+    return torch.stack([first, second, third]).clamp_min(CONSTANTS.smallest_log)
+
+
+def _log_map(rows: FolderRows, shown: Tensor, labels: Tensor, n_way: int, wanted: Tensor) -> Tensor:
+    """Log probabilities of MAP with estimated class sizes, (n, W)."""
+    shots = typical_shots(labels)
+    found = assign_map(
+        rows.components[shown][None],
+        labels[None],
+        rows.components[wanted][None],
+        n_way=n_way,
+        lam=AUTO,
+        alpha=paper_alpha(shots),
+        n_steps=paper_n_steps(shots),
+        prior=Estimated(),
+        neighborhood=(rows.joined[shown][None], rows.joined[wanted][None]),
+    )
+    return found.plan[0].to(rows.joined).log()
 
 
 def _log_gaussian(rows: FolderRows, shown: Tensor, members: Tensor, start: Tensor) -> Tensor:
     """Log probabilities of Gaussian classes with one covariance, (N, W)."""
     z, log = rows.whitened, start
-    eye = torch.eye(z.shape[1], dtype=z.dtype, device=z.device)
-    total = z.T @ z
+    products = z.T @ z
     for _ in range(CONSTANTS.n_rounds):
         plan = log.exp()
         plan[shown] = members
-        sizes = plan.sum(dim=0)
-        means = (plan.T @ z) / sizes[:, None]
-        within = (total - (means.T * sizes) @ means) / len(z)
-        scale = within.diagonal().mean().clamp_min(torch.finfo(z.dtype).tiny)
-        shrunk = (1 - CONSTANTS.shrinkage) * within + CONSTANTS.shrinkage * scale * eye
-        slopes = torch.linalg.solve(shrunk, means.T)  # (D, W)
-        scores = z @ slopes - (means.T * slopes).sum(dim=0) / 2
-        scores = scores + CONSTANTS.graph_weight * torch.sparse.mm(rows.graph, plan)
-        log = (scores / CONSTANTS.temperature + (sizes + 1).log()).log_softmax(dim=-1)
+        slopes, offsets = _discriminants(z, plan, products)
+        near = CONSTANTS.graph_weight / CONSTANTS.temperature * torch.sparse.mm(rows.graph, plan)
+        log = (z @ slopes + offsets + near).log_softmax(dim=-1)
     return log
 
 
-def hidden_groups(labels: Tensor, n_way: int, n_groups: int) -> list[Tensor]:
+def _discriminants(z: Tensor, plan: Tensor, products: Tensor) -> tuple[Tensor, Tensor]:
+    """Linear discriminant functions of classes with one covariance, (D, W) and (W,).
+
+    Args:
+        z: Rows, (N, D).
+        plan: Class memberships of the rows, (N, W).
+        products: z' z, (D, D).
+    """
+    tiny = torch.finfo(z.dtype).tiny
+    sizes = plan.sum(dim=0)
+    means = (plan.T @ z) / sizes[:, None].clamp_min(tiny)
+    within = (products - (means.T * sizes) @ means) / len(z)
+    # Classes of identical rows have no covariance: a small part of that of all rows stands for it.
+    least = CONSTANTS.least_variance * products.diagonal().mean() / len(z)
+    scale = torch.maximum(within.diagonal().mean(), least).clamp_min(tiny**0.5)
+    shrunk = (1 - CONSTANTS.shrinkage) * within
+    shrunk.diagonal().add_(CONSTANTS.shrinkage * scale)
+    slopes = torch.linalg.solve(shrunk, means.T) / CONSTANTS.temperature
+    return slopes, (sizes + 1).log() - (means.T * slopes).sum(dim=0) / 2
+
+
+def hidden_groups(labels: Tensor, n_way: int, n_groups: int = CONSTANTS.n_groups) -> list[Tensor]:
     """Labelled rows in groups to hide, without those whose class has no other label.
 
     A group takes about as many labels from every class: were a class to lose more labels than the
@@ -236,47 +290,51 @@ def hidden_groups(labels: Tensor, n_way: int, n_groups: int) -> list[Tensor]:
     return [group for group in groups if len(group)]
 
 
-def fit_weights(logs: Tensor, labels: Tensor) -> Tensor:
-    """Weights of log probabilities that make hidden labels most likely, (C, S, W), (S,) -> (C,).
+def fit_weights(
+    logs: Tensor, targets: Tensor, *, prior: Sequence[float], precision: float
+) -> Tensor:
+    """Weights of log probabilities that fit the targets best, (C, n, W), (n, W) -> (C,).
 
-    A convex problem, solved by Newton's method. Rows that were not hidden are NaN and not used.
-    Weights are not negative.
+    They maximise sum_nw t_nw log softmax(sum_c w_c logs_c)_nw - precision / 2 |w - prior|^2: a
+    convex problem, solved by Newton's method. Rows with NaN are not used, and weights are not
+    negative.
     """
-    prior = torch.tensor(CONSTANTS.weights, dtype=torch.float64)
+    expected = torch.tensor(prior, dtype=torch.float64)
     used = ~logs.isnan().any(dim=-1).any(dim=0)
-    if not used.any():
-        return prior.to(logs)
-    z = logs[:, used].double().cpu()
-    true = z[:, torch.arange(z.shape[1]), labels[used].cpu()]  # (C, n)
-    weights = prior
-    for _ in range(30):
+    z, t = logs[:, used].double().cpu(), targets[used].double().cpu()
+    true = (t * z).sum(dim=-1)  # (C, n)
+    weights = expected
+    for _ in range(CONSTANTS.newton_steps):
         p = torch.einsum("c,cnw->nw", weights, z).softmax(dim=-1)
         mean = (p * z).sum(dim=-1)  # (C, n)
-        gradient = (mean - true).sum(dim=-1) + CONSTANTS.weight_precision * (weights - prior)
+        gradient = (mean - true).sum(dim=-1) + precision * (weights - expected)
         hessian = torch.einsum("nw,cnw,dnw->cd", p, z, z) - mean @ mean.T
-        hessian += CONSTANTS.weight_precision * torch.eye(len(weights), dtype=torch.float64)
+        hessian += precision * torch.eye(len(weights), dtype=torch.float64)
         moved = (weights - torch.linalg.solve(hessian, gradient)).clamp_min(0.0)
-        if (moved - weights).abs().max() < 1e-6:
+        if (moved - weights).abs().max() < CONSTANTS.weight_tolerance:
             break
         weights = moved
     return weights.to(logs)
 
 
-def _discriminants(x: Tensor, plan: Tensor) -> tuple[Tensor, Tensor]:
-    """Linear discriminant functions of the classes found, as prototypes (W, D) and biases (W,).
+def _later(x: Tensor, plan: Tensor) -> tuple[Tensor, Tensor]:
+    """The rule for later rows, as prototypes (W, D) and biases (W,).
 
-    A later row is decided by LAM (2 <x, c> - |c|^2) + bias, which is any linear function of x.
+    Discriminant functions of the classes found, as sharp as brings their probabilities closest to
+    the plan (distillation, Hinton et al. 2015). For that, each half of the rows is decided by the
+    functions of the other half, as later rows are by those of all.
     """
-    sizes = plan.sum(dim=0)
-    means = (plan.T @ x) / sizes[:, None].clamp_min(torch.finfo(x.dtype).tiny)
-    within = (x.T @ x - (means.T * sizes) @ means) / len(x)
-    scale = within.diagonal().mean().clamp_min(torch.finfo(x.dtype).tiny)
-    eye = torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
-    shrunk = (1 - CONSTANTS.shrinkage) * within + CONSTANTS.shrinkage * scale * eye
-    slopes = torch.linalg.solve(shrunk, means.T).T / CONSTANTS.temperature  # (W, D)
-    offsets = -(means * slopes).sum(dim=1) / 2 + (sizes + 1).log()
-    prototypes = slopes / (2 * LAM)
-    return prototypes, offsets + LAM * (prototypes * prototypes).sum(dim=1)
+    halves = torch.arange(len(x), device=x.device) % 2 == 0
+    scores = torch.empty_like(plan)
+    products = [x[half].T @ x[half] for half in (halves, ~halves)]
+    for half, inner in zip((halves, ~halves), products, strict=True):
+        slopes, offsets = _discriminants(x[half], plan[half], inner)
+        scores[~half] = x[~half] @ slopes + offsets
+    scores = scores.log_softmax(dim=-1).clamp_min(CONSTANTS.smallest_log)
+    some = slice(None, None, max(1, len(x) // CONSTANTS.map_rows))
+    sharpness = fit_weights(scores[None, some], plan[some], prior=(1.0,), precision=1.0)
+    slopes, offsets = _discriminants(x, plan, products[0] + products[1])
+    return linear_rule(sharpness * slopes, sharpness * offsets)
 
 
 register(
@@ -294,5 +352,6 @@ register(
         prepare_rows=prepare_rows,
         calibrated=True,
         hides_labels=True,
+        learn=learn_regression,
     )
 )

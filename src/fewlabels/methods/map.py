@@ -216,8 +216,7 @@ def _assign(
 
 def keep_neighborhood(x: Tensor) -> Neighborhood | None:
     """The neighborhood of many rows, (N, D); None of few, which are computed quickly each time."""
-    large = SMOOTHING.dense_rows < len(x) <= SMOOTHING.row_limit
-    return find_neighborhood(x[None]) if large else None
+    return find_neighborhood(x[None]) if len(x) > SMOOTHING.dense_rows else None
 
 
 def _free_plan(scores: Tensor) -> Plan:

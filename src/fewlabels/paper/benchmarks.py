@@ -29,12 +29,6 @@ def check_benchmark(features: FeatureSet, dataset: str, split: str, *, origin: s
 
     Counts are always compared. Names are compared where they can be: not where a file has only
     numbers, nor where ImageNet classes are named in other words than WordNet ids.
-
-    Args:
-        features: The file's.
-        dataset: Such as "cifar-fs".
-        split: "val" or "novel".
-        origin: The file, for the message.
     """
     expected = expected_classes(dataset, split)
     what = f"{origin}: the {split} classes of {dataset}"

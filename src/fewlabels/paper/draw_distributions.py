@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from fewlabels.evaluation.plots import FAINT, INK, STYLE, can_draw
-from fewlabels.paper.pictures import finish, set_heading, style_panel
+from fewlabels.evaluation.plots import FAINT, INK, STYLE, can_draw, style_panel
+from fewlabels.paper.pictures import finish, set_heading
 from fewlabels.paper.published import DATASETS
 from fewlabels.paper.report import Report
 
@@ -17,6 +17,7 @@ BEFORE, AFTER = "#E69F00", "#0072B2"
 PAPER_TOP = 0.5  # largest value of the paper's axis
 PANELS = ("before", "after")
 SHOWN_FRACTION = 0.998  # of the skewness values; a few outliers would compress the axis
+LEGEND: Any = {"fontsize": 7, "frameon": False, "loc": "upper right", "handlelength": 2.6}
 
 
 def draw_distributions(report: Report) -> dict[str, bytes]:
@@ -38,14 +39,8 @@ def draw_distributions(report: Report) -> dict[str, bytes]:
                 bottom.set_xlabel(f"value of feature {data['feature']}")
             else:
                 bottom.set_axis_off()
-                bottom.text(
-                    0.5,
-                    0.5,
-                    "no features here",
-                    ha="center",
-                    color=FAINT,
-                    transform=bottom.transAxes,
-                )
+                at: Any = {"ha": "center", "color": FAINT, "transform": bottom.transAxes}
+                bottom.text(0.5, 0.5, "no features here", **at)
             if column == 0:
                 top.set_ylabel("images per bin")
                 bottom.set_ylabel("images per bin")
@@ -77,7 +72,7 @@ def _draw_paper(panel: Any, published: list[dict[str, Any]], which: str) -> None
         )
     panel.set(xlim=(0, PAPER_TOP), ylim=(0, None))
     panel.set_title(f"paper: {which} PT", fontsize=8.5, loc="left")
-    panel.legend(fontsize=7, frameon=False, loc="upper right", handlelength=2.6)
+    panel.legend(**LEGEND)
 
 
 def _draw_ours(panel: Any, histograms: list[dict[str, Any]], which: str) -> None:
@@ -90,26 +85,12 @@ def _draw_ours(panel: Any, histograms: list[dict[str, Any]], which: str) -> None
         panel.stairs(each["counts"], edges, color=color, alpha=0.14, fill=True)
         if each["fit"]:
             x = np.linspace(edges[0], edges[-1], 200)
-            panel.plot(
-                x,
-                _curve(each["fit"], x),
-                color=color,
-                linewidth=1.5,
-                linestyle=dashes,
-                label=each["name"],
-            )
+            look = {"color": color, "linewidth": 1.5, "linestyle": dashes, "label": each["name"]}
+            panel.plot(x, _curve(each["fit"], x), **look)
     high = 2.5 * top < first  # a peak at zero would flatten the rest
-    panel.set(
-        xlim=(0, shown[0]["edges"][-1]),
-        ylim=(0, 1.75 * top if high or which == "after" else 1.15 * max(top, first)),
-    )
-    legend = panel.legend(
-        fontsize=7,
-        frameon=False,
-        loc="upper right",
-        handlelength=2.6,
-        ncols=1 if which == "before" else 2,
-    )
+    highest = 1.75 * top if high or which == "after" else 1.15 * max(top, first)
+    panel.set(xlim=(0, shown[0]["edges"][-1]), ylim=(0, highest))
+    legend = panel.legend(**LEGEND, ncols=1 if which == "before" else 2)
     legend.set_title(f"first bin: up to {first} images" if high else None, {"size": 7})
 
 

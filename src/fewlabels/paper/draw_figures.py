@@ -6,9 +6,9 @@ The paper's curves are dashed with hollow marks, ours are solid with filled mark
 from collections.abc import Sequence
 from typing import Any
 
-from fewlabels.evaluation.plots import FAINT, INK, NOVEL, STYLE, VALIDATION, can_draw
+from fewlabels.evaluation.plots import FAINT, INK, NOVEL, STYLE, VALIDATION, can_draw, style_panel
 from fewlabels.evaluation.settings import axis_name
-from fewlabels.paper.pictures import finish, set_heading, style_panel
+from fewlabels.paper.pictures import finish, set_heading
 from fewlabels.paper.published import DATASETS
 from fewlabels.paper.report import Report
 
@@ -47,29 +47,14 @@ def draw_imbalance(report: Report) -> dict[str, bytes]:
             panel.set_xticks([1, 10, 20, 30, 40, 50])
         if data["dataset"]:
             panels[1].axvspan(-2, 30, color="#F3F3F3", zorder=0, linewidth=0)
-            panels[1].text(
-                1,
-                FLOOR + 0.5,
-                _off_scale(data["curves"]),
-                fontsize=7.5,
-                color="#5A5A5A",
-                va="bottom",
-                linespacing=1.35,
-            )
+            note = {"fontsize": 7.5, "color": "#5A5A5A", "va": "bottom", "linespacing": 1.35}
+            panels[1].text(1, FLOOR + 0.5, _off_scale(data["curves"]), **note)
         panels[0].set(xlim=(-1.5, 52.5), ylim=(FLOOR, 100.4))
         panels[1].set(xlim=(-1.5, 52.5))
         panels[0].set_ylabel("accuracy (%)")
-        handles, labels = panels[1].get_legend_handles_labels()
-        figure.legend(
-            handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=8
-        )
-        set_heading(
-            figure,
-            report,
-            f"2-way 1-shot, WRN; ours: n = {data['n_episodes']:,} episodes per point, "
-            "bands: 95 % interval",
-            LOOKS,
-        )
+        _legend(figure, panels[1], ncols=3, fontsize=8)
+        n = f"n = {data['n_episodes']:,} episodes per point, bands: 95 % interval"
+        set_heading(figure, report, f"2-way 1-shot, WRN; ours: {n}", LOOKS)
         return finish(figure)
 
 
@@ -86,17 +71,10 @@ def draw_knobs(report: Report) -> dict[str, bytes]:
         first = next(panels)
         for curve in data["queries"]:
             color, marker = BY_DATASET[curve["dataset"]]
-            _paper_curve(
-                first,
-                curve["published"],
-                color,
-                marker,
-                label=f"{DATASETS[curve['dataset']]}, paper",
-            )
+            name = DATASETS[curve["dataset"]]
+            _paper_curve(first, curve["published"], color, marker, label=f"{name}, paper")
             if any(cell for _, cell in curve["ours"]):
-                _our_curve(
-                    first, curve["ours"], color, marker, label=f"{DATASETS[curve['dataset']]}, ours"
-                )
+                _our_curve(first, curve["ours"], color, marker, label=f"{name}, ours")
         style_panel(first)
         first.set_xlabel("(1) number of queries, 5q")
         first.set_ylabel("accuracy (%)")
@@ -108,32 +86,22 @@ def draw_knobs(report: Report) -> dict[str, bytes]:
         first.legend(fontsize=7.5, frameon=False, loc="lower right", handlelength=2.6)
         for number, (panel, curve) in enumerate(zip(panels, data["knobs"], strict=True), start=2):
             _draw_knob(panel, curve, number, DATASETS[data["dataset"]] if data["dataset"] else None)
-        handles, labels = panel.get_legend_handles_labels()
-        figure.legend(
-            handles,
-            labels,
-            loc="outside lower center",
-            ncols=2,
-            frameon=False,
-            fontsize=7.5,
-            title="(2) to (4)",
-            title_fontsize=7.5,
-        )
-        set_heading(
-            figure,
-            report,
-            f"5-way 1-shot, WRN, PT+MAP; ours: n = {data['n_episodes']:,} episodes per point, "
-            "bands: 95 % interval",
-            LOOKS,
-        )
+        _legend(figure, panel, ncols=2, fontsize=7.5, title="(2) to (4)", title_fontsize=7.5)
+        n = f"n = {data['n_episodes']:,} episodes per point, bands: 95 % interval"
+        set_heading(figure, report, f"5-way 1-shot, WRN, PT+MAP; ours: {n}", LOOKS)
         return finish(figure)
+
+
+def _legend(figure: Any, panel: Any, **look: Any) -> None:
+    """The names of a panel's curves, below all panels."""
+    names = panel.get_legend_handles_labels()
+    figure.legend(*names, loc="outside lower center", frameon=False, **look)
 
 
 def _draw_knob(panel: Any, curve: dict[str, Any], number: int, ours: str | None) -> None:
     for split, (name, color, marker) in BY_SPLIT.items():
-        _paper_curve(
-            panel, curve["published"][split], color, marker, label=f"{name}, paper (miniImageNet)"
-        )
+        said = f"{name}, paper (miniImageNet)"
+        _paper_curve(panel, curve["published"][split], color, marker, label=said)
         if ours:
             _our_curve(panel, curve["ours"][split], color, marker, label=f"{name}, ours ({ours})")
     style_panel(panel)
@@ -143,9 +111,8 @@ def _draw_knob(panel: Any, curve: dict[str, Any], number: int, ours: str | None)
     if peak is not None:
         panel.axvline(peak, color=INK, linestyle=PAPER_LINE, linewidth=1.0, zorder=1)
         words += f" (grey), ours {peak:g} (black)"
-    panel.set_title(
-        "\n".join(filter(None, [words, _worth(curve)])), fontsize=7.5, color=INK, linespacing=1.3
-    )
+    title = "\n".join(filter(None, [words, _worth(curve)]))
+    panel.set_title(title, fontsize=7.5, color=INK, linespacing=1.3)
     panel.set_xlabel(f"({number}) {axis_name(curve['knob'])}")
     panel.set_ylabel("accuracy (%)")
     if curve["knob"] == "beta":
@@ -153,12 +120,7 @@ def _draw_knob(panel: Any, curve: dict[str, Any], number: int, ours: str | None)
 
 
 def _paper_curve(
-    panel: Any,
-    points: Sequence[Sequence[float]],
-    color: str,
-    marker: str,
-    *,
-    label: str | None = None,
+    panel: Any, points: Sequence[Any], color: str, marker: str, *, label: str | None = None
 ) -> None:
     x, y = zip(*points, strict=True)
     look = {"markersize": 3.6, "markerfacecolor": "white", "markeredgewidth": 0.9, "linewidth": 1.0}
@@ -168,20 +130,12 @@ def _paper_curve(
 def _our_curve(
     panel: Any, points: Sequence[Sequence[Any]], color: str, marker: str, *, label: str
 ) -> None:
-    measured = [
-        (x, cell["accuracy"], cell["ci95"] or 0.0) for x, cell in points if cell is not None
-    ]
-    panel.plot(
-        [x for x, _, _ in measured],
-        [y for _, y, _ in measured],
-        color=color,
-        marker=marker,
-        markersize=3.8,
-        linewidth=1.6,
-        label=label,
-    )
-    low, high = ([y + side * half for _, y, half in measured] for side in (-1, 1))
-    panel.fill_between([x for x, _, _ in measured], low, high, color=color, alpha=0.2, linewidth=0)
+    done = [(x, cell["accuracy"], cell["ci95"] or 0.0) for x, cell in points if cell is not None]
+    x, y = [x for x, _, _ in done], [y for _, y, _ in done]
+    look = {"markersize": 3.8, "linewidth": 1.6, "label": label}
+    panel.plot(x, y, color=color, marker=marker, **look)
+    low, high = ([y + side * half for _, y, half in done] for side in (-1, 1))
+    panel.fill_between(x, low, high, color=color, alpha=0.2, linewidth=0)
 
 
 def _worth(curve: dict[str, Any]) -> str:

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from fewlabels.evaluation.plots import FAINT, INK, STYLE, can_draw
-from fewlabels.paper.pictures import finish, set_heading, style_panel
+from fewlabels.evaluation.plots import FAINT, INK, STYLE, can_draw, style_panel
+from fewlabels.paper.pictures import finish, set_heading
 from fewlabels.paper.published import DATASETS, SHOTS
 from fewlabels.paper.report import Report
 
@@ -44,44 +44,27 @@ def draw_table(report: Report) -> dict[str, bytes]:
     by_color = any(len(rows) > 1 for lines in groups.values() for _, _, rows in lines)
     n_lines = sum(map(len, groups.values()))
     with rc_context(STYLE):
-        figure = Figure(
-            figsize=(
-                WIDTH,
-                (WIDER if by_color else LINE) * n_lines + HEADING * len(groups) + MARGIN,
-            ),
-            layout="constrained",
-        )
+        height = (WIDER if by_color else LINE) * n_lines + HEADING * len(groups) + MARGIN
+        figure = Figure(figsize=(WIDTH, height), layout="constrained")
         panels = figure.subplots(1, len(SHOTS), sharey=True)
         for panel, n_shot in zip(panels, SHOTS, strict=True):
             _draw_panel(panel, groups, n_shot, by_color=by_color)
             panel.set_xlabel(f"{n_shot}-shot accuracy (%)")
         _label_lines(panels[0], groups)
-        present = {
-            row["method"] for lines in groups.values() for _, _, rows in lines for row in rows
-        }
-        figure.legend(
-            handles=_handles(
-                [name for name in MARKS if name in present] if by_color else [],
-                measured=_measured(report),
-                rivals=any(not row["variant"] for row in report.data["rows"]),
-            ),
-            loc="outside lower center",
-            ncols=7,
-            frameon=False,
-            fontsize=7.5,
-            handletextpad=0.3,
-            columnspacing=1.2,
-        )
+        present = {row["method"] for row in report.data["rows"]}
+        rivals = any(not row["variant"] for row in report.data["rows"])
+        methods = [name for name in MARKS if name in present] if by_color else []
+        handles = _handles(methods, measured=_measured(report), rivals=rivals)
+        look = {"fontsize": 7.5, "handletextpad": 0.3, "columnspacing": 1.2}
+        figure.legend(handles=handles, loc="outside lower center", ncols=7, frameon=False, **look)
         set_heading(figure, report, _conditions(report))
         return finish(figure)
 
 
 def _conditions(report: Report) -> str:
-    ours = (
-        f"ours: n = {report.data['n_episodes']:,} episodes"
-        if _measured(report)
-        else "no features here, paper only"
-    )
+    ours = "no features here, paper only"
+    if _measured(report):
+        ours = f"ours: n = {report.data['n_episodes']:,} episodes"
     return f"5-way, 15 queries per class; {ours}; bars: 95 % interval, where wider than the mark"
 
 
@@ -160,18 +143,10 @@ def vertical_shifts(values: Sequence[float], near: float) -> list[int]:
 
 
 def _draw_mark(panel: Any, mark: Mark, y: float, *, filled: bool) -> None:
-    panel.errorbar(
-        mark.x,
-        y,
-        xerr=mark.ci95 or None,
-        fmt=mark.marker,
-        markersize=4.2,
-        color=mark.color,
-        markerfacecolor=mark.color if filled else "white",
-        markeredgewidth=1.0,
-        elinewidth=0.9,
-        zorder=4 if filled else 3,
-    )
+    face, zorder = (mark.color, 4) if filled else ("white", 3)
+    look = {"markersize": 4.2, "markeredgewidth": 1.0, "elinewidth": 0.9, "zorder": zorder}
+    colors = {"color": mark.color, "markerfacecolor": face}
+    panel.errorbar(mark.x, y, xerr=mark.ci95 or None, fmt=mark.marker, **look, **colors)
 
 
 def _positions(groups: Mapping[str, list[Line]]) -> list[tuple[float, Line]]:
@@ -196,16 +171,8 @@ def _label_lines(panel: Any, groups: Mapping[str, list[Line]]) -> None:
     first = 0
     for name, lines in groups.items():
         y = positions[first][0] - 0.95
-        panel.text(
-            -0.02,
-            y,
-            name,
-            transform=panel.get_yaxis_transform(),
-            ha="right",
-            va="center",
-            fontweight="bold",
-            fontsize=8,
-        )
+        look = {"ha": "right", "va": "center", "fontweight": "bold", "fontsize": 8}
+        panel.text(-0.02, y, name, transform=panel.get_yaxis_transform(), **look)
         first += len(lines)
     panel.set_ylim(positions[-1][0] + 0.7, positions[0][0] - 1.5)
 
@@ -215,16 +182,8 @@ def _handles(methods: Sequence[str], *, measured: bool, rivals: bool) -> list[An
 
     def mark(label: str, color: str, marker: str, *, filled: bool = True) -> Any:
         face = color if filled else "white"
-        return Line2D(
-            [],
-            [],
-            linestyle="none",
-            marker=marker,
-            color=color,
-            markerfacecolor=face,
-            markersize=5,
-            label=label,
-        )
+        look: Any = {"color": color, "markerfacecolor": face, "markersize": 5, "label": label}
+        return Line2D([], [], linestyle="none", marker=marker, **look)
 
     found = [mark(name, *MARKS[name]) for name in methods]
     shades = INK if methods else BLUE

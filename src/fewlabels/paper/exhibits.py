@@ -6,6 +6,9 @@ from pathlib import Path
 from fewlabels.errors import unknown_choice
 from fewlabels.evaluation.tables import Table
 from fewlabels.io.files import write_file
+from fewlabels.paper.draw_distributions import draw_distributions
+from fewlabels.paper.draw_figures import draw_imbalance, draw_knobs
+from fewlabels.paper.draw_tables import draw_table
 from fewlabels.paper.figure2 import DistributionExhibit
 from fewlabels.paper.figure3 import ImbalanceExhibit
 from fewlabels.paper.figure4 import KnobsExhibit
@@ -20,18 +23,15 @@ from fewlabels.paper.tables import PaperTableExhibit
 from fewlabels.paper.timing import TimeExhibit
 
 ALL, PAGE = "all", "index.html"
+DRAWINGS = {"figure2": draw_distributions, "figure3": draw_imbalance, "figure4": draw_knobs}
+DRAWINGS |= dict.fromkeys(read_published().tables, draw_table)  # lists need no drawing
 
 
 def make_exhibits() -> dict[str, Exhibit]:
     """All exhibits by name, in the order of the paper."""
     exhibits: list[Exhibit] = [PaperTableExhibit(name) for name in read_published().tables]
-    exhibits += [
-        DistributionExhibit(),
-        ImbalanceExhibit(),
-        KnobsExhibit(),
-        TimeExhibit(),
-        OrderingsExhibit(),
-    ]
+    figures = (DistributionExhibit(), ImbalanceExhibit(), KnobsExhibit())
+    exhibits += [*figures, TimeExhibit(), OrderingsExhibit()]
     return {exhibit.name: exhibit for exhibit in exhibits}
 
 
@@ -74,20 +74,12 @@ def all_experiments(exhibits: Iterable[Exhibit], library: Library) -> list[Exper
 def publish(
     exhibits: Iterable[Exhibit], ledger: Ledger, *, drawing: bool, command: str
 ) -> list[Report]:
-    """Write the files of exhibits from measured cells, and the page of all that is in the folder.
-
-    Args:
-        exhibits: To write.
-        ledger: After `measure`.
-        drawing: Whether to draw; pictures that were drawn before are kept otherwise.
-        command: That wrote them, for provenance.
-    """
+    """Write the files of exhibits, and the page of all in the folder; `ledger` has measured."""
     reports = []
     for exhibit in exhibits:
         report = annotate(exhibit.report(ledger), ledger.library)
-        write_report(
-            ledger.folder, report, exhibit.draw(report) if drawing else {}, command=command
-        )
+        pictures = DRAWINGS[report.name](report) if drawing and report.name in DRAWINGS else {}
+        write_report(ledger.folder, report, pictures, command=command)
         reports.append(report)
     write_folder_page(ledger.folder)
     return reports

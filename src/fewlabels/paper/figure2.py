@@ -50,27 +50,19 @@ class DistributionExhibit:
             for each in self._paper.series
         ]
         data: dict[str, Any] = {"dataset": None, "published": published}
-        rows = [
-            (
-                "paper (miniImageNet)",
-                each.name,
-                each.panel,
-                each.curve,
-                _numbers(each.numbers or {}),
-                NONE,
-            )
-            for each in self._paper.series
+        where = "paper (miniImageNet)"
+        sections: list[list[tuple[str, ...]]] = [
+            [
+                (where, each.name, each.panel, each.curve, _numbers(each.numbers or {}), NONE)
+                for each in self._paper.series
+            ]
         ]
-        sections: list[list[tuple[str, ...]]] = [list(rows)]
-        notes = (
-            [f"Published only: {ledger.library.how_to_get(PREFERRED[0])}"] if source is None else []
-        )
+        notes = [] if source else [f"Published only: {ledger.library.how_to_get(PREFERRED[0])}"]
         if source is not None:
             found = describe_distributions(ledger.library.load(source), seed=ledger.seed)
             data |= {"dataset": source.dataset, **found}
-            sections.append(
-                [_row(f"ours ({DATASETS[source.dataset]})", each) for each in found["histograms"]]
-            )
+            where = f"ours ({DATASETS[source.dataset]})"
+            sections.append([_row(where, each) for each in found["histograms"]])
             notes = _notes(found)
         header = ("", "class", "pt", "curve", "fitted", "skewness")
         caption = (
@@ -78,21 +70,8 @@ class DistributionExhibit:
             "skewness within the class"
         )
         table = Table(f"Figure 2: {self.title}", header, sections, caption)
-        return Report(
-            self.name,
-            self.title,
-            self._paper.caption,
-            table,
-            tuple(notes),
-            data,
-            (source,) if source else (),
-        )
-
-    def draw(self, report: Report) -> dict[str, bytes]:
-        """See `Exhibit`."""
-        from fewlabels.paper.draw_distributions import draw_distributions
-
-        return draw_distributions(report)
+        paper, sources = self._paper.caption, (source,) if source else ()
+        return Report(self.name, self.title, paper, table, tuple(notes), data, sources)
 
 
 def describe_distributions(features: FeatureSet, *, seed: int = 0) -> dict[str, Any]:
@@ -100,42 +79,28 @@ def describe_distributions(features: FeatureSet, *, seed: int = 0) -> dict[str, 
 
     The paper chose its feature arbitrarily. Here it is the one whose skewness is closest to the
     median of all, in the mean over the classes.
-
-    Args:
-        features: Of novel classes.
-        seed: Decides the five classes.
     """
     raw = np.asarray(features.features, np.float64)
     after = transform(features, beta=PAPER_BETA)
     skews = {panel: class_skewness(x, features) for panel, x in (("before", raw), ("after", after))}
     zeros = (raw == 0).mean(axis=0)  # (D,)
     feature = _typical(skews["before"])
-    numbers = np.sort(
-        np.random.default_rng(seed).choice(
-            features.n_classes, min(N_CLASSES, features.n_classes), replace=False
-        )
-    )
+    n_shown = min(N_CLASSES, features.n_classes)
+    drawn = np.random.default_rng(seed).choice(features.n_classes, n_shown, replace=False)
+    numbers = np.sort(drawn)
     histograms = []
     for panel, x in (("before", raw), ("after", after)):
         column = x[:, feature]
-        edges = np.linspace(
-            0,
-            np.percentile(np.concatenate([column[features.class_rows[k]] for k in numbers]), TOP),
-            N_BINS + 1,
-        )
+        shown = np.concatenate([column[features.class_rows[k]] for k in numbers])
+        edges = np.linspace(0, np.percentile(shown, TOP), N_BINS + 1)
         for k in numbers:
             counts = np.histogram(column[features.class_rows[k]], edges)[0]
-            fit = (
-                fit_exponential(edges, counts) if panel == "before" else fit_gaussian(edges, counts)
-            )
+            fit = (fit_exponential if panel == "before" else fit_gaussian)(edges, counts)
             skew = float(skews[panel][k, feature])
             name = features.class_names[k]
-            shown = {
-                "panel": panel,
-                "name": name if not name.isdigit() else f"class {name}",
-                "edges": edges.tolist(),
-            }
-            histograms.append({**shown, "counts": counts.tolist(), "fit": fit, "skewness": skew})
+            where = {"panel": panel, "name": f"class {name}" if name.isdigit() else name}
+            bars = {"edges": edges.tolist(), "counts": counts.tolist()}
+            histograms.append({**where, **bars, "fit": fit, "skewness": skew})
     flat = {panel: values[np.isfinite(values)] for panel, values in skews.items()}
     return {
         "feature": feature,
@@ -194,14 +159,8 @@ def fit_exponential(edges: Array, counts: NDArray[np.int64]) -> dict[str, float]
     """Fit a exp(-b x) + c to the counts, as in the paper's panel (a); None where none fits."""
     x = (edges[:-1] + edges[1:]) / 2
     start = (float(counts.max()), 4 / float(edges[-1]), 0.0)
-    return _fit(
-        lambda x, a, b, c: a * np.exp(-b * x) + c,
-        x,
-        counts,
-        start,
-        ("a", "b", "c"),
-        lowest=(0.0, 0.0, -np.inf),
-    )
+    lowest = (0.0, 0.0, -np.inf)
+    return _fit(_exponential, x, counts, start, "a b c", lowest)
 
 
 def fit_gaussian(edges: Array, counts: NDArray[np.int64]) -> dict[str, float] | None:
@@ -211,24 +170,19 @@ def fit_gaussian(edges: Array, counts: NDArray[np.int64]) -> dict[str, float] | 
     start = (float(counts.max()), mean, float(np.sqrt(np.average((x - mean) ** 2, weights=counts))))
     # no center below zero, and no peak that is narrower than a bin
     lowest = (0.0, 0.0, (edges[1] - edges[0]) / 4)
-    return _fit(
-        lambda x, a, mean, std: a * np.exp(-((x - mean) ** 2) / (2 * std**2)),
-        x,
-        counts,
-        start,
-        ("a", "mean", "std"),
-        lowest=lowest,
-    )
+    return _fit(_gaussian, x, counts, start, "a mean std", lowest)
+
+
+def _exponential(x: Array, a: float, b: float, c: float) -> Array:
+    return a * np.exp(-b * x) + c
+
+
+def _gaussian(x: Array, a: float, mean: float, std: float) -> Array:
+    return a * np.exp(-((x - mean) ** 2) / (2 * std**2))
 
 
 def _fit(
-    curve: Any,
-    x: Array,
-    counts: NDArray[np.int64],
-    start: tuple[float, ...],
-    names: tuple[str, ...],
-    *,
-    lowest: tuple[float, ...],
+    curve: Any, x: Array, counts: NDArray[np.int64], start: Any, names: str, lowest: Any
 ) -> dict[str, float] | None:
     try:
         with warnings.catch_warnings():
@@ -236,7 +190,7 @@ def _fit(
             found, _ = curve_fit(curve, x, counts, p0=start, bounds=(lowest, np.inf), maxfev=10_000)
     except RuntimeError:  # no curve of this shape fits
         return None
-    return {name: float(value) for name, value in zip(names, found, strict=True)}
+    return {name: float(value) for name, value in zip(names.split(), found, strict=True)}
 
 
 def _numbers(numbers: Any) -> str:
@@ -244,26 +198,16 @@ def _numbers(numbers: Any) -> str:
 
 
 def _row(where: str, each: dict[str, Any]) -> tuple[str, ...]:
-    curve = (
-        "a * exp(-b * x) + c"
-        if each["panel"] == "before"
-        else "a * exp(-(x - mean)^2 / (2 * std^2))"
-    )
-    return (
-        where,
-        each["name"],
-        each["panel"],
-        curve,
-        _numbers(each["fit"]) if each["fit"] else "no fit",
-        f"{each['skewness']:+.2f}",
-    )
+    before = each["panel"] == "before"
+    curve = "a * exp(-b * x) + c" if before else "a * exp(-(x - mean)^2 / (2 * std^2))"
+    fitted = _numbers(each["fit"]) if each["fit"] else "no fit"
+    return (where, each["name"], each["panel"], curve, fitted, f"{each['skewness']:+.2f}")
 
 
 def _notes(found: dict[str, Any]) -> list[str]:
     median, small = found["skewness_median"], found["skewness_small"]
-    by_beta = ", ".join(
-        f"{skew:+.2f} at {beta}" for beta, skew in found["skewness_by_beta"].items()
-    )
+    skews = found["skewness_by_beta"].items()
+    by_beta = ", ".join(f"{skew:+.2f} at {beta}" for beta, skew in skews)
     return [
         f"Ours shows feature {found['feature']}, the one of most typical skewness; "
         f"{found['zeros']:.0%} of its values are exact zeros, "

@@ -37,11 +37,8 @@ class ImbalanceExhibit:
     def experiments(self, library: Library) -> list[Experiment]:
         """See `Exhibit`."""
         source = next((each for each in PREFERRED if library.has(each)), None)
-        return (
-            []
-            if source is None
-            else [imbalance_experiment(source, name, q1) for name in CURVES for q1 in Q1]
-        )
+        cells = [(name, q1) for name in CURVES for q1 in Q1]
+        return [imbalance_experiment(source, *cell) for cell in cells] if source else []
 
     def report(self, ledger: Ledger) -> Report:
         """See `Exhibit`."""
@@ -53,23 +50,10 @@ class ImbalanceExhibit:
                 q1: ledger.find(imbalance_experiment(source, name, q1)) if source else None
                 for q1 in Q1
             }
-            rows = [
-                (
-                    name,
-                    str(q1),
-                    f"{published[q1]:.2f}" if q1 in published else NONE,
-                    words_of(ours[q1]),
-                )
-                for q1 in Q1
-            ]
-            sections.append(rows)
-            curves.append(
-                {
-                    "name": name,
-                    "published": sorted(published.items()),
-                    "ours": [[q1, ours[q1]] for q1 in Q1],
-                }
-            )
+            said = {q1: f"{published[q1]:.2f}" if q1 in published else NONE for q1 in Q1}
+            sections.append([(name, str(q1), said[q1], words_of(ours[q1])) for q1 in Q1])
+            points = {"published": sorted(published.items()), "ours": list(map(list, ours.items()))}
+            curves.append({"name": name, **points})
         where = DATASETS[source.dataset] if source else "no features here"
         header = ("method", "q1", "paper (miniImageNet)", f"ours ({where})")
         notes = [
@@ -85,22 +69,12 @@ class ImbalanceExhibit:
             )
         run = describe_run(ledger, draws="own")
         caption = f"2-way 1-shot, {TOTAL} queries, q1 of them of class 1; {run}"
-        data = {
-            "dataset": source.dataset if source else None,
-            "curves": curves,
-            "n_episodes": ledger.n_episodes,
-        }
+        dataset = source.dataset if source else None
+        data = {"dataset": dataset, "curves": curves, "n_episodes": ledger.n_episodes}
         table = Table(f"Figure 3: {self.title}", header, sections, caption)
         sources = sources_here(self.experiments(ledger.library), ledger.library)
-        return Report(
-            self.name, self.title, self._paper.caption, table, tuple(notes), data, sources
-        )
-
-    def draw(self, report: Report) -> dict[str, bytes]:
-        """See `Exhibit`."""
-        from fewlabels.paper.draw_figures import draw_imbalance
-
-        return draw_imbalance(report)
+        paper = self._paper.caption
+        return Report(self.name, self.title, paper, table, tuple(notes), data, sources)
 
 
 def imbalance_experiment(source: FeatureSource, name: str, q1: int) -> Experiment:

@@ -32,21 +32,14 @@ class KnobsExhibit:
 
     def experiments(self, library: Library) -> list[Experiment]:
         """See `Exhibit`."""
-        by_queries = [
-            _by_queries(source, size)
-            for source in WRN_SOURCES
-            if library.has(source)
-            for size in self._sizes()
-        ]
+        here = [source for source in WRN_SOURCES if library.has(source)]
+        sizes = [x for x, _ in self._paper.find("queries", "cifar-fs").points]
+        by_queries = [_by_queries(source, size) for source in here for size in sizes]
         dataset = _dataset(library)
         if dataset is None:
             return by_queries
-        return by_queries + [
-            _at(dataset, split, knob, x)
-            for knob in KNOBS
-            for x in self.values(knob)
-            for split in SPLITS
-        ]
+        moved = [(knob, x) for knob in KNOBS for x in self.values(knob)]
+        return by_queries + [_at(dataset, split, *at) for at in moved for split in SPLITS]
 
     def values(self, knob: str) -> list[float]:
         """The paper's values of a knob, and ours between them."""
@@ -63,17 +56,10 @@ class KnobsExhibit:
             queries.append(
                 {"dataset": source.dataset, "published": list(published.items()), "ours": ours}
             )
+            name = f"5q, {DATASETS[source.dataset]}"
             sections.append(
                 [
-                    (
-                        f"5q, {DATASETS[source.dataset]}",
-                        f"{x:g}",
-                        NONE,
-                        f"{published[x]:.2f}",
-                        NONE,
-                        words_of(cell),
-                        "",
-                    )
+                    (name, f"{x:g}", NONE, f"{published[x]:.2f}", NONE, words_of(cell), "")
                     for x, cell in ours
                 ]
             )
@@ -84,59 +70,32 @@ class KnobsExhibit:
         where = DATASETS[dataset] if dataset else "no features here"
         header = ("knob", "value", "val paper", "novel paper", "val ours", "novel ours", "")
         about = f"5-way 1-shot, WRN; knobs: paper on miniImageNet, ours on {where}"
-        table = Table(
-            f"Figure 4: {self.title}", header, sections, f"{about}; {describe_run(ledger)}"
-        )
-        data = {
-            "dataset": dataset,
-            "queries": queries,
-            "knobs": knobs,
-            "n_episodes": ledger.n_episodes,
-        }
+        caption = f"{about}; {describe_run(ledger)}"
+        table = Table(f"Figure 4: {self.title}", header, sections, caption)
+        curves = {"dataset": dataset, "queries": queries, "knobs": knobs}
+        data = {**curves, "n_episodes": ledger.n_episodes}
         sources = sources_here(self.experiments(ledger.library), ledger.library)
-        return Report(
-            self.name,
-            self.title,
-            self._paper.caption,
-            table,
-            tuple(self._notes(ledger, dataset, knobs)),
-            data,
-            sources,
-        )
-
-    def draw(self, report: Report) -> dict[str, bytes]:
-        """See `Exhibit`."""
-        from fewlabels.paper.draw_figures import draw_knobs
-
-        return draw_knobs(report)
-
-    def _sizes(self) -> list[float]:
-        return [x for x, _ in self._paper.find("queries", "cifar-fs").points]
+        notes = tuple(self._notes(ledger, dataset, knobs))
+        return Report(self.name, self.title, self._paper.caption, table, notes, data, sources)
 
     def _knob(self, knob: str, dataset: str | None, ledger: Ledger) -> dict[str, Any]:
         """Points of the curves of a knob, published and ours, and the peaks of ours."""
         published = {split: list(self._paper.find(knob, split).points) for split in SPLITS}
+        values = self.values(knob)
         ours = {
             split: [
-                [x, ledger.find(_at(dataset, split, knob, x)) if dataset else None]
-                for x in self.values(knob)
+                [x, ledger.find(_at(dataset, split, knob, x)) if dataset else None] for x in values
             ]
             for split in SPLITS
         }
         peaks = {split: _peak(points) for split, points in ours.items()}
-        peak = peaks["val"]
+        peak, choice = peaks["val"], CHOSEN[knob]
         gains = {
-            split: gain_of(points, peak, CHOSEN[knob]) if peak is not None else None
+            split: None if peak is None else gain_of(points, peak, choice)
             for split, points in ours.items()
         }
-        return {
-            "knob": knob,
-            "published": published,
-            "ours": ours,
-            "paper_choice": CHOSEN[knob],
-            "peaks": peaks,
-            "gains": gains,
-        }
+        found = {"paper_choice": choice, "peaks": peaks, "gains": gains}
+        return {"knob": knob, "published": published, "ours": ours, **found}
 
     def _notes(self, ledger: Ledger, dataset: str | None, knobs: list[dict[str, Any]]) -> list[str]:
         here = ledger.library
@@ -149,32 +108,19 @@ class KnobsExhibit:
             val = FeatureSource(PREFERRED[1], "wrn28-10", "val")
             missing = "no novel features" if here.has(val) else here.how_to_get(val)
             return [*lines, f"Curves of knobs published only: {missing}"]
-        lines += [
-            line
-            for curve in knobs
-            if curve["peaks"]["val"] is not None
-            for line in (describe_peak(curve), describe_plateau(curve))
-        ]
-        return [
-            *lines,
-            *explain_beta(
-                here.load(FeatureSource(dataset, "wrn28-10")),
-                CHOSEN["beta"],
-                knobs[0]["peaks"]["val"],
-            ),
-        ]
+        for curve in knobs:
+            if curve["peaks"]["val"] is not None:
+                lines += [describe_peak(curve), describe_plateau(curve)]
+        novel, peak = here.load(FeatureSource(dataset, "wrn28-10")), knobs[0]["peaks"]["val"]
+        return [*lines, *explain_beta(novel, CHOSEN["beta"], peak)]
 
 
 def _dataset(library: Library) -> str | None:
     """The dataset of the curves of knobs: the first with validation and novel features."""
-    return next(
-        (
-            name
-            for name in PREFERRED
-            if all(library.has(FeatureSource(name, "wrn28-10", split)) for split in SPLITS)
-        ),
-        None,
-    )
+    for name in PREFERRED:
+        if all(library.has(FeatureSource(name, "wrn28-10", split)) for split in SPLITS):
+            return name
+    return None
 
 
 def _by_queries(source: FeatureSource, size: float) -> Experiment:
@@ -197,15 +143,7 @@ def _knob_rows(curve: dict[str, Any]) -> list[tuple[str, ...]]:
     rows = []
     for (x, val), (_, novel) in zip(curve["ours"]["val"], curve["ours"]["novel"], strict=True):
         said = (f"{published[split][x]:.2f}" if x in published[split] else NONE for split in SPLITS)
-        marks = [
-            word
-            for word, at in (
-                ("paper's choice", curve["paper_choice"]),
-                ("our peak on val", curve["peaks"]["val"]),
-            )
-            if x == at
-        ]
-        rows.append(
-            (curve["knob"], f"{x:g}", *said, words_of(val), words_of(novel), ", ".join(marks))
-        )
+        places = {"paper's choice": curve["paper_choice"], "our peak on val": curve["peaks"]["val"]}
+        marks = ", ".join(word for word, at in places.items() if x == at)
+        rows.append((curve["knob"], f"{x:g}", *said, words_of(val), words_of(novel), marks))
     return rows

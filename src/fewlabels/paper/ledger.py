@@ -63,9 +63,6 @@ def make_experiment(
     """An experiment with the paper's settings for the dataset.
 
     Args:
-        source: Of the features.
-        variant: One of `VARIANTS`.
-        n_shot: Support rows per class.
         **options: queries, n_way and draws of `Experiment`; knobs of the method.
     """
     name, pipeline = VARIANTS[variant]
@@ -122,18 +119,13 @@ class Ledger:
 
     def _evaluate(self, group: Sequence[Experiment]) -> list[EvaluationResult]:
         first = group[0]
-        results = evaluate(
-            [each.method for each in group],
-            self.library.load(first.source),
-            n_way=first.n_way,
-            n_shot=first.n_shot,
-            queries=first.queries,
-            n_episodes=self.n_episodes,
-            draws=first.draws,
-            seed=self.seed,
-            device=self.device,
-            on_progress=self.on_progress,
-        )
+        how: dict[str, Any] = {
+            **{"n_way": first.n_way, "n_shot": first.n_shot, "queries": first.queries},
+            **{"n_episodes": self.n_episodes, "draws": first.draws, "seed": self.seed},
+        }
+        methods, features = [each.method for each in group], self.library.load(first.source)
+        on_progress = self.on_progress
+        results = evaluate(methods, features, **how, device=self.device, on_progress=on_progress)
         if results[0].interrupted:
             raise KeyboardInterrupt
         return results

@@ -50,10 +50,8 @@ class Library:
 
     def path(self, source: FeatureSource) -> Path:
         """Where the features of one backbone are, or should be."""
-        return self._given.get(
-            source,
-            self.artifacts / source.dataset / source.backbone / f"{source.split}.safetensors",
-        )
+        folder = self.artifacts / source.dataset / source.backbone
+        return self._given.get(source, folder / f"{source.split}.safetensors")
 
     def missing(self, source: FeatureSource) -> list[FeatureSource]:
         """The parts that are not here.
@@ -97,12 +95,8 @@ class Library:
                     f"Give the file of {source}."
                 )
         check_benchmark(found, source.dataset, source.split, origin=str(path))
-        self._read[source] = FeatureSet(
-            found.features,
-            found.labels,
-            found.class_names,
-            {**found.provenance, **source._asdict()},
-        )
+        known = {**found.provenance, **source._asdict()}
+        self._read[source] = FeatureSet(found.features, found.labels, found.class_names, known)
         return self._read[source]
 
 

@@ -55,11 +55,8 @@ class OrderingsExhibit:
 
     def experiments(self, library: Library) -> list[Experiment]:
         """See `Exhibit`."""
-        return [
-            experiment
-            for claim in self.claims(library)
-            for experiment in (claim.better, claim.worse)
-        ]
+        claims = self.claims(library)
+        return [each for claim in claims for each in (claim.better, claim.worse)]
 
     def claims(self, library: Library) -> list[Claim]:
         """The claims that can be tested with what is here."""
@@ -68,13 +65,11 @@ class OrderingsExhibit:
             for better, worse, where in CLAIMS:
                 for n_shot in SHOTS:
                     words = f"{TITLES[better]} > {TITLES[worse]}"
-                    experiments = (
-                        make_experiment(source, variant, n_shot=n_shot)
-                        for variant in (better, worse)
+                    place = f"{where}, {_name(source)}, {n_shot}-shot"
+                    pair = (
+                        make_experiment(source, each, n_shot=n_shot) for each in (better, worse)
                     )
-                    found.append(
-                        Claim(words, f"{where}, {_name(source)}, {n_shot}-shot", *experiments)
-                    )
+                    found.append(Claim(words, place, *pair))
         source_of_curves = next((each for each in PREFERRED if library.has(each)), None)
         if source_of_curves is None:
             return found
@@ -118,19 +113,14 @@ class OrderingsExhibit:
             self.name, self.title, "Sections 4.3 and 4.4", table, notes, {"claims": data}, sources
         )
 
-    def draw(self, report: Report) -> dict[str, bytes]:  # noqa: ARG002 - a list needs no figure
-        """See `Exhibit`."""
-        return {}
-
 
 def _name(source: FeatureSource) -> str:
     return f"{DATASETS[source.dataset]} {BACKBONES[source.backbone]}"
 
 
 def _gap(better: Measurement, worse: Measurement) -> tuple[float, float]:
-    return better["accuracy"] - worse["accuracy"], hypot(
-        better["ci95"] or 0.0, worse["ci95"] or 0.0
-    )
+    gap = better["accuracy"] - worse["accuracy"]
+    return gap, hypot(better["ci95"] or 0.0, worse["ci95"] or 0.0)
 
 
 def _count(data: list[dict[str, Any]]) -> str:
@@ -159,15 +149,10 @@ def _explain_exceptions(data: list[dict[str, Any]], library: Library) -> list[st
     lines = []
     for name, said in exceptions.items():
         others = {head for other, head in heads.items() if other not in exceptions}
-        apart = (
-            heads[name] is not None and others and None not in others and heads[name] not in others
-        )
-        why = (
-            f" Its backbone alone was trained with a {heads[name]} head: "
-            "a possible reason, which was not tested."
-            if apart
-            else ""
-        )
+        own = heads[name]
+        apart = own is not None and others and None not in others and own not in others
+        reason = "a possible reason, which was not tested."
+        why = f" Its backbone alone was trained with a {own} head: {reason}" if apart else ""
         lines.append(
             f"Exceptions on {_name(FeatureSource(*name.split('/')))}: {', '.join(said)}.{why}"
         )

@@ -59,12 +59,7 @@ ALIGNED = '<span class="ghost"> ± 0.00</span>'  # aligns the decimal points of 
 
 
 def write_page(reports: Sequence[Mapping[str, Any]], pictures: Mapping[str, bytes]) -> str:
-    """The page's HTML.
-
-    Args:
-        reports: As `read_reports` gives them.
-        pictures: SVG files by the name of the report.
-    """
+    """The page's HTML."""
     links = "".join(
         f'<a href="#{report["name"]}">{escape(label(report["name"]))}</a>' for report in reports
     )
@@ -95,13 +90,7 @@ def _section(report: Mapping[str, Any], picture: bytes | None, drawn: set[str]) 
 
 
 def _inline(svg: str, name: str, drawn: set[str]) -> str:
-    """A figure as part of the page; shapes of letters with equal ids are kept once.
-
-    Args:
-        svg: The file.
-        name: Its text for screen readers.
-        drawn: Ids of the shapes that the page has already; new ones are added.
-    """
+    """A figure as part of the page; shapes of letters with equal ids are kept once."""
 
     def keep_first(shape: re.Match[str]) -> str:
         known = shape[1] in drawn
@@ -118,9 +107,7 @@ def _summary(reports: Sequence[Mapping[str, Any]]) -> str:
     """How our features were made, and how many of the paper's orderings hold."""
     made = {note for report in reports if (note := report["data"].get("features_note"))}
     verdicts = [
-        report["notes"][0]
-        for report in reports
-        if report["name"] == "orderings" and report["notes"]
+        each["notes"][0] for each in reports if each["name"] == "orderings" and each["notes"]
     ]
     return "".join(
         f"<p>{escape(line[0].upper() + line[1:].rstrip('.'))}.</p>"

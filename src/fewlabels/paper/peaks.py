@@ -55,11 +55,8 @@ def describe_plateau(curve: dict[str, Any]) -> str:
         level = [gain is not None and gain[0] <= gain[1] for gain in flat]
         low = next((i + 1 for i in range(best, -1, -1) if not level[i]), 0)
         high = next((i - 1 for i in range(best, len(points)) if not level[i]), len(points) - 1)
-        values = (
-            f"from {points[low][0]:g} to {points[high][0]:g}"
-            if low < high
-            else f"{points[best][0]:g} alone"
-        )
+        ends = f"from {points[low][0]:g} to {points[high][0]:g}"
+        values = ends if low < high else f"{points[best][0]:g} alone"
         said.append(f"{values} on {word} classes")
     return f"{curve['knob']}: within the interval of our peak are the values {' and '.join(said)}."
 

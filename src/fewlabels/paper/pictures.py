@@ -7,7 +7,6 @@ from typing import Any
 from fewlabels.evaluation.plots import render
 from fewlabels.paper.report import Report, label
 
-GRID = "#E6E6E6"
 COLORS = 192  # of the palette of a PNG file: enough for flat colors with smooth edges
 HEADING = {"fontsize": 8.5, "x": 0.01, "ha": "left", "linespacing": 1.35}
 
@@ -17,13 +16,6 @@ def set_heading(figure: Any, report: Report, *lines: str) -> None:
     name = f"{label(report.name)}: {report.title}"
     made = report.data.get("features_note", "")
     figure.suptitle("\n".join(filter(None, [name, *lines, made])), **HEADING)
-
-
-def style_panel(panel: Any, *, axis: str = "y") -> None:
-    """A faint grid behind the marks, short ticks."""
-    panel.grid(axis=axis, color=GRID, linewidth=0.6)
-    panel.set_axisbelow(True)
-    panel.tick_params(length=2.5, width=0.7)
 
 
 def finish(figure: Any) -> dict[str, bytes]:

@@ -49,11 +49,8 @@ def annotate(report: Report, library: Library) -> Report:
     made = {part: describe_making(library, part) for part in parts}
     short = _short(list(made.values()))
     table = replace(report.table, caption="; ".join(filter(None, [report.table.caption, short])))
-    data = {
-        **report.data,
-        "features": {str(part): each for part, each in made.items()},
-        "features_note": short,
-    }
+    features = {str(part): each for part, each in made.items()}
+    data = {**report.data, "features": features, "features_note": short}
     # validation and novel features are of one training
     by_backbone = {(part.dataset, part.backbone): each for part, each in made.items()}
     notes = tuple(
@@ -68,16 +65,13 @@ def _short(made: Sequence[dict[str, Any]]) -> str:
     >>> _short([{"views": "ten", "training": {}}])
     'ours: backbones trained by this project, features averaged over ten views of each image'
     """
-    words = (
-        ["backbones trained by this project"] if all("training" in each for each in made) else []
-    )
+    ours = all("training" in each for each in made)
+    words = ["backbones trained by this project"] if ours else []
     views = {each["views"] for each in made}
     if views & VIEWS.keys():
         many = VIEWS[next(iter(views))] if len(views) == 1 else "several views"
-        words.append(
-            f"features averaged over {many} of each image"
-            + ("" if len(views) == 1 else " for some backbones")
-        )
+        some = "" if len(views) == 1 else " for some backbones"
+        words.append(f"features averaged over {many} of each image{some}")
     return f"ours: {', '.join(words)}" if words else ""
 
 
@@ -94,11 +88,10 @@ def _sentence(dataset: str, backbone: str, made: dict[str, Any]) -> str:
         )
     if made["views"] not in VIEWS:
         return f"{name}: {first}."
-    gain = (
-        f", which gains {made['gain_of_views']:+.1f} points at 1-shot PT+MAP on validation classes"
-        if "gain_of_views" in made
-        else ""
-    )
+    gain = ""
+    if "gain_of_views" in made:
+        points = f"{made['gain_of_views']:+.1f} points at 1-shot PT+MAP on validation classes"
+        gain = f", which gains {points}"
     views = f"{VIEWS[made['views']]} of each image where the paper takes one"
     return f"{name}: {first}; features averaged over {views}{gain}."
 
@@ -108,11 +101,7 @@ def _read_metrics(path: Path, source: FeatureSource) -> dict[str, Any] | None:
     try:
         metrics: dict[str, Any] = json.loads(path.read_bytes())
         known = {"epoch", "seconds"} <= metrics["kept_epoch"].keys() and "device" in metrics
-        return (
-            metrics
-            if known
-            and (metrics["dataset"], metrics["backbone"]) == (source.dataset, source.backbone)
-            else None
-        )
+        same = (metrics["dataset"], metrics["backbone"]) == (source.dataset, source.backbone)
+        return metrics if known and same else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

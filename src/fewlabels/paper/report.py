@@ -50,10 +50,6 @@ class Exhibit(Protocol):
         """What was published beside what was measured."""
         ...
 
-    def draw(self, report: Report) -> dict[str, bytes]:
-        """Bytes of a "png" and an "svg" file; none where a drawing is of no use."""
-        ...
-
 
 def label(name: str) -> str:
     """An exhibit's name as the paper writes it.
@@ -86,11 +82,7 @@ def difference(ours: Measurement | None, published: Accuracy | None) -> str:
 
 def sources_here(experiments: Sequence[Experiment], library: Library) -> tuple[FeatureSource, ...]:
     """The features of experiments that are here."""
-    return tuple(
-        dict.fromkeys(
-            experiment.source for experiment in experiments if library.has(experiment.source)
-        )
-    )
+    return tuple(dict.fromkeys(each.source for each in experiments if library.has(each.source)))
 
 
 def describe_run(ledger: Ledger, *, draws: str = "authors'") -> str:
@@ -109,10 +101,8 @@ def write_report(
     write_file(folder / f"{report.name}.json", to_json(found))
     lines = [to_markdown(report.table), *(f"- {note}" for note in report.notes)]
     pointer = [f"\n![{report.title}]({report.name}.svg)"] if "svg" in pictures else []
-    write_file(
-        folder / f"{report.name}.md",
-        ("\n".join([lines[0], "", *lines[1:], *pointer]).rstrip() + "\n").encode(),
-    )
+    text = "\n".join([lines[0], "", *lines[1:], *pointer]).rstrip() + "\n"
+    write_file(folder / f"{report.name}.md", text.encode())
     for suffix, content in pictures.items():
         write_file(folder / f"{report.name}.{suffix}", content)
 

@@ -26,12 +26,8 @@ class PaperTableExhibit:
         rows = list(self._paper.rows)
         for dataset in BEYOND.get(self.name, ()):
             for row in self._paper.rows:
-                moved = replace(
-                    row,
-                    dataset=dataset,
-                    features=f"{dataset}/{_source(row).backbone}",
-                    published={},
-                )
+                features = f"{dataset}/{_source(row).backbone}"
+                moved = replace(row, dataset=dataset, features=features, published={})
                 if library.has(_source(moved)):
                     rows.append(moved)
         return rows
@@ -39,18 +35,8 @@ class PaperTableExhibit:
     def sources(self) -> list[FeatureSource]:
         """See `Exhibit`."""
         own = [_source(row) for row in self._paper.rows if row.features]
-        return list(
-            dict.fromkeys(
-                [
-                    *own,
-                    *(
-                        source._replace(dataset=name)
-                        for name in BEYOND.get(self.name, ())
-                        for source in own
-                    ),
-                ]
-            )
-        )
+        others = (each._replace(dataset=name) for name in BEYOND.get(self.name, ()) for each in own)
+        return list(dict.fromkeys([*own, *others]))
 
     def experiments(self, library: Library) -> list[Experiment]:
         """See `Exhibit`."""
@@ -62,42 +48,21 @@ class PaperTableExhibit:
         """See `Exhibit`."""
         rows = self.rows(ledger.library)
         among_rivals = any(row.variant is None for row in rows)
-        apart = groupby(
-            rows,
-            key=lambda row: (
-                row.dataset,
-                row.setting if among_rivals else row.features if len(_methods(rows)) > 1 else "",
-            ),
-        )
-        sections = [[_words(row, ledger) for row in same] for _, same in apart]
-        header = [
-            "dataset",
-            "method",
-            "backbone",
-            *(word for n in SHOTS for word in (f"{n}-shot paper", "ours", "difference")),
-        ]
+        several = len({row.method for row in rows}) > 1
+
+        def kind(row: Row) -> tuple[str, str | None]:
+            return row.dataset, row.setting if among_rivals else row.features if several else ""
+
+        sections = [[_words(row, ledger) for row in same] for _, same in groupby(rows, key=kind)]
+        shots = (word for n in SHOTS for word in (f"{n}-shot paper", "ours", "difference"))
+        header = ("dataset", "method", "backbone", *shots)
         sources = sources_here(self.experiments(ledger.library), ledger.library)
         run = describe_run(ledger) if sources else "published only, no features here"
         caption = f"{run}; {NONE}: a method of another paper, or no such row in the paper"
-        return Report(
-            self.name,
-            self.title,
-            self._paper.caption,
-            Table(f"{label(self.name)}: {self.title}", tuple(header), sections, caption),
-            tuple(_notes(rows, ledger)),
-            {"rows": [_data(row, ledger) for row in rows], "n_episodes": ledger.n_episodes},
-            sources,
-        )
-
-    def draw(self, report: Report) -> dict[str, bytes]:
-        """See `Exhibit`."""
-        from fewlabels.paper.draw_tables import draw_table
-
-        return draw_table(report)
-
-
-def _methods(rows: list[Row]) -> set[str]:
-    return {row.method for row in rows}
+        table = Table(f"{label(self.name)}: {self.title}", header, sections, caption)
+        notes = tuple(_notes(rows, ledger))
+        data = {"rows": [_data(row, ledger) for row in rows], "n_episodes": ledger.n_episodes}
+        return Report(self.name, self.title, self._paper.caption, table, notes, data, sources)
 
 
 def _source(row: Row) -> FeatureSource:
@@ -120,13 +85,9 @@ def _words(row: Row, ledger: Ledger) -> tuple[str, ...]:
 
 
 def _data(row: Row, ledger: Ledger) -> dict[str, Any]:
+    kept = ("dataset", "setting", "method", "backbone", "variant", "features")
     return {
-        "dataset": row.dataset,
-        "setting": row.setting,
-        "method": row.method,
-        "backbone": row.backbone,
-        "variant": row.variant,
-        "features": row.features,
+        **{name: getattr(row, name) for name in kept},
         "published": {str(n): list(accuracy) for n, accuracy in row.published.items()},
         "ours": {str(n): ledger.find(_entry(row, n)) for n in SHOTS} if row.features else None,
     }
@@ -139,15 +100,10 @@ def _notes(rows: list[Row], ledger: Ledger) -> list[str]:
         used: dict[str, list[str]] = {}
         for row in rows:
             if row.features and ledger.find(experiment := _entry(row, n_shot)):
-                knobs = ", ".join(
-                    f"{knob} {value:g}"
-                    for knob, value in experiment.method.settings.items()
-                    if knob != "prior"
-                )
-                line = (
-                    f"{row.method} = {experiment.method.name} after '{experiment.method.pipeline}'"
-                    + (f", {knobs}" if knobs else "")
-                )
+                method = experiment.method
+                used_knobs = [(name, at) for name, at in method.settings.items() if name != "prior"]
+                knobs = "".join(f", {name} {at:g}" for name, at in used_knobs)
+                line = f"{row.method} = {method.name} after '{method.pipeline}'{knobs}"
                 used.setdefault(line, []).append(DATASETS[row.dataset])
         notes += [
             f"{n_shot}-shot {line} ({', '.join(dict.fromkeys(datasets))})"

@@ -22,12 +22,8 @@ class TimeExhibit:
 
     def experiments(self, library: Library) -> list[Experiment]:
         """See `Exhibit`."""
-        return [
-            make_experiment(source, "map", n_shot=n_shot)
-            for source in WRN_SOURCES
-            if library.has(source)
-            for n_shot in SHOTS
-        ]
+        here = [source for source in WRN_SOURCES if library.has(source)]
+        return [make_experiment(source, "map", n_shot=n) for source in here for n in SHOTS]
 
     def report(self, ledger: Ledger) -> Report:
         """See `Exhibit`."""
@@ -38,19 +34,12 @@ class TimeExhibit:
             cell = ledger.find(experiment)
             if cell is not None:
                 seconds = cell["seconds"] / cell["n_episodes"]
-                times.append(
-                    {
-                        "features": str(experiment.source),
-                        "n_shot": experiment.n_shot,
-                        "seconds": seconds,
-                        "cell": cell,
-                    }
-                )
+                which = {"features": str(experiment.source), "n_shot": experiment.n_shot}
+                times.append({**which, "seconds": seconds, "cell": cell})
                 what = f"PT+MAP, {experiment.n_shot}-shot, {DATASETS[experiment.source.dataset]}"
                 how = f"{cell['engine']} on {cell['device']}, {cell['machine']}"
-                rows.append(
-                    ("ours", what, f"{1000 * seconds:.3f}", f"{paper.seconds / seconds:.1f}", how)
-                )
+                ours, factor = f"{1000 * seconds:.3f}", f"{paper.seconds / seconds:.1f}"
+                rows.append(("ours", what, ours, factor, how))
         table = Table(
             f"Time: {self.title}",
             ("", "method", "ms per run", "times as fast", "where"),
@@ -65,7 +54,3 @@ class TimeExhibit:
         )
         sources = sources_here(self.experiments(ledger.library), ledger.library)
         return Report(self.name, self.title, paper.time_caption, table, (note,), data, sources)
-
-    def draw(self, report: Report) -> dict[str, bytes]:  # noqa: ARG002 - two numbers need no figure
-        """See `Exhibit`."""
-        return {}

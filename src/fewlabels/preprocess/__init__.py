@@ -2,15 +2,7 @@
 
 from fewlabels.preprocess.pipeline import PAPER, PAPER_INDUCTIVE, Pipeline
 from fewlabels.preprocess.power_rule import suggest_power
-from fewlabels.preprocess.steps import (
-    POWER_EPS,
-    Step,
-    center,
-    center_jointly,
-    power,
-    signed_power,
-    unit,
-)
+from fewlabels.preprocess.steps import POWER_EPS, Step, power, signed_power, unit
 
 __all__ = [
     "PAPER",
@@ -18,8 +10,6 @@ __all__ = [
     "POWER_EPS",
     "Pipeline",
     "Step",
-    "center",
-    "center_jointly",
     "power",
     "signed_power",
     "suggest_power",

@@ -8,13 +8,17 @@ POWER_ITERATIONS = 2  # products with the rows that sharpen the range
 
 
 def principal_components(x: Tensor, n: int, *, seed: int = 0) -> Tensor:
-    """The coordinates of centered rows on their first n principal axes, (N, D) -> (N, min(n, D)).
+    """The coordinates of centered rows on their first principal axes, (N, D) -> (N, min(n, N, D)).
 
     Rows that have no more dimensions than that are only centered.
     """
     centered = x - x.mean(dim=0)
-    if min(x.shape) <= n + OVERSAMPLING:
+    if x.shape[1] <= n + OVERSAMPLING:
         return centered
+    if len(x) <= n + OVERSAMPLING:
+        rotated, sizes, _ = torch.linalg.svd(centered, full_matrices=False)
+        whole: Tensor = rotated[:, :n] * sizes[:n]
+        return whole
     generator = torch.Generator().manual_seed(seed)
     start = torch.randn(x.shape[1], n + OVERSAMPLING, generator=generator).to(x)
     basis = torch.linalg.qr(centered @ start).Q

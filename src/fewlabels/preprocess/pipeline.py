@@ -85,19 +85,13 @@ class Pipeline:
 
     def with_power(self, beta: float | str) -> "Pipeline":
         """The same pipeline with another value of its power steps."""
-        return Pipeline(
-            tuple(Step("power", beta) if step.is_power else step for step in self.steps)
-        )
-
-    def without_power(self) -> "Pipeline":
-        """The same pipeline without its power steps."""
-        return Pipeline(tuple(step for step in self.steps if not step.is_power))
+        steps = (Step("power", beta) if step.is_power else step for step in self.steps)
+        return Pipeline(tuple(steps))
 
     def with_centering(self, kind: str | None) -> "Pipeline":
         """The same pipeline with another kind of centering by the episode's own means."""
-        return Pipeline(
-            tuple(Step("center", kind) if step.is_episodic else step for step in self.steps)
-        )
+        steps = (Step("center", kind) if step.is_episodic else step for step in self.steps)
+        return Pipeline(tuple(steps))
 
     def decide(self, features: Tensor) -> "Pipeline":
         """The pipeline with the power that suits the features, (N, D), where it has power(auto)."""
@@ -117,8 +111,6 @@ class Pipeline:
         """Apply all steps, (..., S, D) and (..., Q, D) -> the same.
 
         Args:
-            support: Labelled vectors.
-            query: Unlabelled vectors.
             mean: What `center(mean)` subtracts, (D,), as `mean_of` computes it.
         """
         self.check(support, "support")

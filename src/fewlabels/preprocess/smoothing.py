@@ -47,7 +47,6 @@ class SmoothingConstants:
     variance_floor: float = 1e-9  # squared distance; below it all rows count as identical
     diagonal_jitter: float = 1e-10  # squared norm; keeps products of dependent rows factorable
     dense_rows: int = 1000  # rows per episode up to which all products are kept; memory
-    row_limit: int = 20_000  # rows per episode; 7 s on two cores. Above it rows stay unchanged
     sampled_rows: int = 1000  # rows that V is estimated from in large episodes; 300 cost 0.5 points
 
 
@@ -87,13 +86,13 @@ class Neighborhood(NamedTuple):
 def plan_smoothing(n_support: int, n_query: int, n_way: int) -> Smoothing | None:
     """Neighbors per row (the rows per class if all are equally large) and weight of the means.
 
-    None in episodes of too few or too many rows.
+    None in episodes of too few rows.
     """
     rows = n_support + n_query
     neighbors = min(SMOOTHING.neighbor_limit, max(SMOOTHING.neighbor_minimum, rows // n_way))
     if rows > SMOOTHING.dense_rows:
         neighbors = SMOOTHING.neighbor_limit
-    fits = rows > SMOOTHING.whitening_neighbors and neighbors < rows <= SMOOTHING.row_limit
+    fits = rows > SMOOTHING.whitening_neighbors and neighbors < rows
     return Smoothing(neighbors, n_way / n_support) if fits else None
 
 
@@ -116,17 +115,19 @@ def append_neighbor_means(support: Tensor, query: Tensor, *, n_way: int) -> tupl
     return joined[:, :n_support], joined[:, n_support:]
 
 
-def find_neighborhood(x: Tensor, *, whitening_variance: float | None = None) -> Neighborhood:
-    """Neighborhood features of a large episode, (E, N, D); time grows with N^2, memory with N.
+def find_neighborhood(
+    x: Tensor, *, whitening_variance: float | None = None, n_neighbors: int | None = None
+) -> Neighborhood:
+    """Neighborhood features of a large episode, (E, N, D).
 
     The same rows in another order get the same features, up to rounding.
 
     Args:
-        x: Rows of the episodes.
         whitening_variance: Mean variance of the whitening; that of `SMOOTHING` by default.
+        n_neighbors: Neighbors per row, at most N - 1; the limit of `SMOOTHING` by default.
     """
     n_rows = x.shape[1]
-    n_neighbors = min(SMOOTHING.neighbor_limit, n_rows - 1)
+    n_neighbors = min(n_neighbors or SMOOTHING.neighbor_limit, n_rows - 1)
     n_nearest = min(SMOOTHING.whitening_neighbors, n_neighbors)
     x = _unit(x)
     n_sampled = min(SMOOTHING.sampled_rows, n_rows)
@@ -134,13 +135,11 @@ def find_neighborhood(x: Tensor, *, whitening_variance: float | None = None) -> 
     order = x.abs().sum(dim=-1, dtype=torch.float64).argsort(dim=-1, stable=True)
     sample = order[:, torch.arange(n_sampled, device=x.device) * n_rows // n_sampled]
     near = find_nearest(x, n_neighbors, of=sample).rows
-    in_degree = x.new_zeros(x.shape[:2]).scatter_add(
-        1, near.flatten(1), x.new_ones(1).expand(len(x), near[0].numel())
-    )
+    ones = x.new_ones(1).expand(len(x), near[0].numel())
+    in_degree = x.new_zeros(x.shape[:2]).scatter_add(1, near.flatten(1), ones)
     in_degree = in_degree.gather(1, sample) * (n_rows / n_sampled)
-    differences = _take(x, sample.repeat_interleave(n_nearest, dim=1)) - _take(
-        x, near[..., :n_nearest].flatten(1)
-    )
+    nearest = near[..., :n_nearest].flatten(1)
+    differences = _take(x, sample.repeat_interleave(n_nearest, dim=1)) - _take(x, nearest)
     weights = _row_weights(in_degree, n_neighbors)
     differences *= weights.sqrt().repeat_interleave(n_nearest, dim=1)[..., None]
     whitened = _unit(_whiten_within(x, differences.mT @ differences, whitening_variance))

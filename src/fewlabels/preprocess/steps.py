@@ -100,18 +100,6 @@ def joint_mean(support: Tensor, query: Tensor) -> Tensor:
     return torch.cat([support, query], dim=-2).mean(dim=-2, keepdim=True)
 
 
-def center(support: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
-    """Subtract each side's own mean, (..., S, D) and (..., Q, D); see `separate_means`."""
-    by_support, by_query = separate_means(support, query)
-    return support - by_support, query - by_query
-
-
-def center_jointly(support: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
-    """Subtract the mean of all rows from both sides, (..., S, D) and (..., Q, D)."""
-    joint = joint_mean(support, query)
-    return support - joint, query - joint
-
-
 @dataclass(frozen=True)
 class Step:
     """One step of a pipeline: a name and, where the step has one, a value.
@@ -187,9 +175,8 @@ class Step:
                 "the pipeline's power(auto) must be decided first: "
                 "use pipeline.decide(features), or name a power."
             )
-        return {"power": power, "signed_power": signed_power}[self.name](
-            x, beta=float(self.value or 0)
-        )
+        raised = power if self.name == "power" else signed_power
+        return raised(x, beta=float(self.value or 0))
 
     def means(self, support: Tensor, query: Tensor, given: Tensor) -> tuple[Tensor, Tensor]:
         """What a centering subtracts from the support and from the queries, (..., 1, D) each."""

@@ -15,22 +15,13 @@ BATCH = 512  # images per forward pass; changes only the time
 def embed(
     backbone: nn.Module, stack: Tensor, *, views: str = "center", bf16: bool = False
 ) -> NDArray[np.float32]:
-    """Features of images stored at the network's size, (N, S, S, 3) uint8 -> (N, D).
-
-    Args:
-        backbone: In eval mode.
-        stack: On the backbone's device.
-        views: The views of an image to average over, one of `fewlabels.features.views.VIEWS`.
-        bf16: Compute convolutions in bfloat16.
-    """
+    """Features of images stored at the network's size, (N, S, S, 3) uint8 -> (N, D)."""
     done = []
     for start in range(0, len(stack), BATCH):
         images = VIEWS[views](normalize(to_float(stack[start : start + BATCH])))
         with torch.autocast(stack.device.type, dtype=torch.bfloat16, enabled=bf16):
-            seen = [
-                backbone(view.contiguous(memory_format=torch.channels_last)).float()
-                for view in images
-            ]
+            ordered = (view.contiguous(memory_format=torch.channels_last) for view in images)
+            seen = [backbone(view).float() for view in ordered]
         done.append(torch.stack(seen).mean(dim=0))
     stacked: NDArray[np.float32] = torch.cat(done).cpu().numpy()
     return stacked

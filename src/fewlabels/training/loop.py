@@ -83,16 +83,11 @@ def train(
     n processes with n shards give the same as one process with n shards.
 
     Args:
-        base: Images of the base classes, at the recipe's image_size or larger.
-        recipe: All settings.
         output: Existing folder for state.pt and log.jsonl.
-        processes: From `join_processes`.
         fingerprint: Names the images, so that a checkpoint is not resumed with other images.
-        val: Images of the validation classes, at the recipe's image_size.
         validate: A function from features (for a system, `Represented`) and labels of `val` to
             accuracies by name.
         validate_every: Epochs between validations; the last epoch is always validated.
-        checkpoint_every: Epochs between checkpoints.
         stop_after: Seconds after which to write a checkpoint and return, at the end of an epoch.
         on_epoch: Called with the report of each epoch, in the first process.
     """
@@ -103,7 +98,8 @@ def train(
     n_steps = steps_per_epoch * recipe.n_epochs
     bf16 = recipe.precision == "bf16"
 
-    learner: Any = task.build_learner().to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    learner: Any = task.build_learner()
+    learner.to(device, memory_format=torch.channels_last)
     # The running average of the learner's weights is validated and kept.
     average = copy.deepcopy(learner.kept).eval()
     averaged, current = _floats(average), _floats(learner.kept)  # updated in place below
@@ -135,10 +131,8 @@ def train(
     if device.type == "cuda":
         torch.backends.cudnn.benchmark = True
 
-    pixels, labels = (
-        torch.from_numpy(base.stack).to(device),
-        torch.from_numpy(base.labels).to(device),
-    )
+    pixels = torch.from_numpy(base.stack).to(device)
+    labels = torch.from_numpy(base.labels).to(device)
     val_pixels = None if val is None else torch.from_numpy(val.stack).to(device)
     for epoch in range(step // steps_per_epoch, recipe.n_epochs):
         epoch_started = time.perf_counter()
@@ -147,9 +141,8 @@ def train(
         losses, n_rows = torch.zeros(steps_per_epoch, device=device), 0
         for number, batch in enumerate(task.batches(epoch, device)):
             shard_size = len(batch) // recipe.n_shards
-            lr = learning_rate(
-                recipe.optimizer, step=step, n_steps=n_steps, steps_per_epoch=steps_per_epoch
-            )
+            at = {"step": step, "n_steps": n_steps, "steps_per_epoch": steps_per_epoch}
+            lr = learning_rate(recipe.optimizer, **at)
             for group in optimizer.param_groups:
                 group["lr"] = lr
             optimizer.zero_grad(set_to_none=True)
@@ -160,22 +153,12 @@ def train(
                 rows = batch[shard * shard_size : (shard + 1) * shard_size]
                 images = pixels[rows]
                 if not task.frozen:
-                    images = augment(
-                        images,
-                        recipe.augment,
-                        size=stage.image_size or recipe.image_size,
-                        generator=generator,
-                    )
+                    size = stage.image_size or recipe.image_size
+                    images = augment(images, recipe.augment, size=size, generator=generator)
+                seen = (model, images, labels[rows])
                 with _averaging(model, last=shard == shards[-1]):
                     with torch.autocast(device.type, dtype=torch.bfloat16, enabled=bf16):
-                        loss, rows_seen = task.loss(
-                            model,
-                            images,
-                            labels[rows],
-                            step=step,
-                            objective=stage.objective,
-                            rng=rng,
-                        )
+                        loss, rows_seen = task.loss(*seen, step, stage.objective, rng)
                     (loss / len(shards)).backward()  # type: ignore[no-untyped-call]
                 losses[number] += loss.detach() / len(shards)
                 n_rows += rows_seen
@@ -199,32 +182,22 @@ def train(
         if not (np.isfinite(report["loss"]) and _finite(averaged)):
             raise _diverged(losses, epoch, state_path)
         last = epoch + 1 == recipe.n_epochs
-        time_is_up = (
-            stop_after is not None
-            and processes.mean(torch.tensor(time.perf_counter() - started)) > stop_after
-        )
-        if (
-            processes.first
-            and val is not None
-            and validate is not None
-            and (last or (epoch + 1) % validate_every == 0)
-        ):
+        time_is_up = False
+        if stop_after is not None:
+            spent = torch.tensor(time.perf_counter() - started)
+            time_is_up = processes.mean(spent) > stop_after
+        due = last or (epoch + 1) % validate_every == 0
+        if processes.first and val is not None and validate is not None and due:
             assert val_pixels is not None
             accuracies = validate(task.subject(average, val_pixels, bf16=bf16), val.labels)
             report |= accuracies
             score = sum(accuracies.values())
             if recipe.keep == "best" and (best is None or score > best.score):
-                best = Best(
-                    epoch + 1,
-                    score,
-                    {
-                        name: value.detach().cpu().clone()
-                        for name, value in average.state_dict().items()
-                    },
-                )
-        report["seconds"] = (
-            (reports[-1]["seconds"] if reports else 0.0) + time.perf_counter() - epoch_started
-        )
+                weights = average.state_dict().items()
+                kept = {name: value.detach().cpu().clone() for name, value in weights}
+                best = Best(epoch + 1, score, kept)
+        before = reports[-1]["seconds"] if reports else 0.0
+        report["seconds"] = before + time.perf_counter() - epoch_started
         reports.append(report)
         if processes.first:
             with log_path.open("a", encoding="utf-8") as log:
@@ -232,19 +205,15 @@ def train(
             if on_epoch is not None:
                 on_epoch(report)
             if last or time_is_up or (epoch + 1) % checkpoint_every == 0:
-                write_state(
-                    state_path,
-                    {
-                        "step": step,
-                        "recipe": recipe.to_dict(),
-                        "images": fingerprint,
-                        "reports": reports,
-                        "learner": learner.state_dict(),
-                        "average": average.state_dict(),
-                        "best": None if best is None else tuple(best),
-                        "optimizer": optimizer.state_dict(),
-                    },
-                )
+                state = {
+                    **{"step": step, "recipe": recipe.to_dict(), "images": fingerprint},
+                    "reports": reports,
+                    "learner": learner.state_dict(),
+                    "average": average.state_dict(),
+                    "best": None if best is None else tuple(best),
+                    "optimizer": optimizer.state_dict(),
+                }
+                write_state(state_path, state)
         processes.wait()
         if time_is_up and not last:
             return Trained(average, epoch + 1, reports, finished=False)
@@ -256,25 +225,16 @@ def train(
 
 def make_optimizer(learner: nn.Module, settings: Optimizer) -> torch.optim.Optimizer:
     """SGD with Nesterov momentum, or Adam; `decay_norms` says if norms and biases are decayed."""
-    free = (
-        []
-        if settings.decay_norms
-        else [weight for weight in learner.parameters() if weight.ndim < 2]
-    )
+    small = [weight for weight in learner.parameters() if weight.ndim < 2]
+    free = [] if settings.decay_norms else small
     known = {id(weight) for weight in free}
-    groups = [
-        {
-            "params": [weight for weight in learner.parameters() if id(weight) not in known],
-            "weight_decay": settings.weight_decay,
-        },
-        {"params": free, "weight_decay": 0.0},
-    ]
-    groups = [group for group in groups if group["params"]]
+    decayed = [weight for weight in learner.parameters() if id(weight) not in known]
+    parts = ((decayed, settings.weight_decay), (free, 0.0))
+    groups = [{"params": part, "weight_decay": decay} for part, decay in parts if part]
     if settings.name == "adam":
         return torch.optim.Adam(groups, lr=settings.lr)
-    return torch.optim.SGD(
-        groups, lr=settings.lr, momentum=settings.momentum, nesterov=settings.momentum > 0
-    )
+    nesterov = settings.momentum > 0
+    return torch.optim.SGD(groups, settings.lr, settings.momentum, nesterov=nesterov)
 
 
 def _floats(module: nn.Module) -> list[Tensor]:

@@ -88,11 +88,9 @@ class Learner(nn.Module):
             if mixing is not None and mixing.depth == depth:
                 rows = mixing(rows)
         features = self.backbone.head(rows)  # (N, D)
-        turned = (
-            None
-            if self.tell_rotation is None or not n_rotated
-            else self.tell_rotation(features[-n_rotated:])
-        )
+        turned = None
+        if self.tell_rotation is not None and n_rotated:
+            turned = self.tell_rotation(features[-n_rotated:])
         return self.classify(features), turned
 
 
@@ -100,7 +98,6 @@ def compute_loss(
     model: nn.Module,
     images: Tensor,
     labels: Tensor,
-    *,
     objective: str,
     recipe: Recipe,
     rng: np.random.Generator,
@@ -108,11 +105,8 @@ def compute_loss(
     """The loss of one shard of a batch, and its number of rows, rotated ones included.
 
     Args:
-        model: A Learner, or one wrapped for several processes.
         images: (B, 3, S, S), augmented.
         labels: (B,) class numbers.
-        objective: One of `OBJECTIVES`.
-        recipe: Settings of mixing and rotation.
         rng: For mixing weight, depth and partners.
     """
     if objective == "plain":
@@ -129,9 +123,8 @@ def compute_loss(
     mixing = Mixing(partners, weight, int(rng.integers(MIXING_DEPTHS)))
     logits, turned = model(_channels_last(rows), mixing, N_ROTATIONS * n_turned)
     mixed, upright = logits[: len(images)].float(), logits[len(images) :]
-    mixed_loss = weight * F.cross_entropy(mixed, labels) + (1 - weight) * F.cross_entropy(
-        mixed, labels[partners]
-    )
+    own, others = F.cross_entropy(mixed, labels), F.cross_entropy(mixed, labels[partners])
+    mixed_loss = weight * own + (1 - weight) * others
     return mixed_loss + _rotation_loss(upright, turned, labels[:n_turned]), len(rows)
 
 
@@ -139,10 +132,8 @@ def _rotation_loss(logits: Tensor, turned: Tensor | None, labels: Tensor) -> Ten
     """½ CE(class) + ½ CE(rotation) of rows that `rotate` made."""
     assert turned is not None
     turns = torch.arange(N_ROTATIONS, device=labels.device).repeat_interleave(len(labels))
-    return (
-        F.cross_entropy(logits.float(), labels.repeat(N_ROTATIONS))
-        + F.cross_entropy(turned.float(), turns)
-    ) / 2
+    by_class = F.cross_entropy(logits.float(), labels.repeat(N_ROTATIONS))
+    return (by_class + F.cross_entropy(turned.float(), turns)) / 2
 
 
 def _channels_last(rows: Tensor) -> Tensor:

@@ -40,15 +40,13 @@ class Processes(NamedTuple):
         """The model; with several processes, gradients are averaged over them."""
         if self.world == 1:
             return model
-        return DistributedDataParallel(
-            model, device_ids=[self.device] if self.device.type == "cuda" else None
-        )
+        devices = [self.device] if self.device.type == "cuda" else None
+        return DistributedDataParallel(model, device_ids=devices)
 
     def mean(self, value: torch.Tensor) -> float:
         """A number averaged over the processes."""
-        total = (
-            value.detach().double().cpu() if self.device.type == "cpu" else value.detach().double()
-        )
+        total = value.detach().double()
+        total = total.cpu() if self.device.type == "cpu" else total
         if self.world > 1:
             dist.all_reduce(total)
         return float(total) / self.world
@@ -71,10 +69,9 @@ def join_processes(device: str) -> Iterator[Processes]:
     if world == 1:
         yield Processes(0, 1, torch.device(kind))
         return
-    local = (
-        torch.device(kind, int(os.environ["LOCAL_RANK"])) if kind == "cuda" else torch.device(kind)
-    )
+    local = torch.device(kind)
     if kind == "cuda":
+        local = torch.device(kind, int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(local)
     dist.init_process_group("nccl" if kind == "cuda" else "gloo")
     try:

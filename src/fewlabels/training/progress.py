@@ -29,11 +29,10 @@ def describe_epoch(report: Report) -> str:
         f"{int(report['images_per_second']):,} images/s",
         f"{minutes}:{seconds:02}",
     ]
-    if accuracies := [
-        f"{report[name]:.1f}" for name in ("val_1shot", "val_5shot") if name in report
-    ]:
+    validated = [name for name in ("val_1shot", "val_5shot") if name in report]
+    if validated:
         judge = SYSTEMS[report["objective"]].title if report["objective"] in SYSTEMS else "PT+MAP"
-        parts.append(f"val {judge} {' / '.join(accuracies)}")
+        parts.append(f"val {judge} {' / '.join(f'{report[name]:.1f}' for name in validated)}")
     return "  ".join(parts)
 
 

@@ -125,9 +125,7 @@ class Recipe:
     mixup_alpha: float = 2.0  # mixing weight ~ Beta(alpha, alpha)
     rotated_share: float = 0.25  # fraction of the batch in four rotations under mixup+rotation
     ema: float = 0.0  # decay per step of the running average of the weights; 0 for no average
-    keep: str = (
-        "best"  # the weights with the best validation (without validation, the last), "last"
-    )
+    keep: str = "best"  # the weights of the best validation (the last without one), or "last"
     precision: str = "bf16"
     compile: bool = True
     seed: int = 0
@@ -224,19 +222,15 @@ def normalizing_transform(stored_size: int, image_size: int) -> str:
 def list_recipes() -> list[str]:
     """The names of the recipes of the package."""
     folder = resources.files("fewlabels.training") / "recipes"
-    return sorted(
-        entry.name.removesuffix(".toml")
-        for entry in folder.iterdir()
-        if entry.name.endswith(".toml")
-    )
+    names = (entry.name for entry in folder.iterdir())
+    return sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml"))
 
 
 def read_values(recipe: str | Path) -> dict[str, Any]:
     """The content of a recipe of the package by name, or of a TOML file."""
     if str(recipe) in list_recipes():
-        text = (resources.files("fewlabels.training") / "recipes" / f"{recipe}.toml").read_text(
-            encoding="utf-8"
-        )
+        place = resources.files("fewlabels.training") / "recipes" / f"{recipe}.toml"
+        text = place.read_text(encoding="utf-8")
     else:
         path = Path(recipe)
         if not path.is_file():
@@ -278,17 +272,17 @@ def build(kind: Any, values: Any, *, where: str) -> Any:
         raise InputError(f"{where} must be a table, got {values!r}.")
     if unknown := [name for name in values if name not in fields]:
         raise unknown_choice(f"a setting of {where}", unknown[0], fields)
-    if missing := [
+    required = [
         name
         for name, entry in fields.items()
-        if name not in values
-        and entry.default is dataclasses.MISSING
-        and entry.default_factory is dataclasses.MISSING
-    ]:
+        if entry.default is entry.default_factory is dataclasses.MISSING
+    ]
+    if missing := [name for name in required if name not in values]:
         raise InputError(f"{where} must have '{missing[0]}'.")
+    types = {name: fields[name].type for name in values}
     return kind(
         **{
-            name: _convert(fields[name].type, value, where=f"'{name}' of {where}")
+            name: _convert(types[name], value, where=f"'{name}' of {where}")
             for name, value in values.items()
         }
     )

@@ -54,21 +54,12 @@ def train_backbone(
     A training that `output` already holds is resumed.
 
     Args:
-        base: Images of the base classes.
-        recipe: All settings of the training.
         output: Folder for all files; made if it is missing.
-        val: Images of classes to validate on.
         extract: Sets whose features are written to <split>.safetensors at the end, in root8.
         views: The views of an image that these features are averaged over, one of
             `fewlabels.features.views.VIEWS`, or "best": those with the best validation.
-        device: "auto", "cpu", "cuda" or "mps".
-        validate_every: Epochs between validations.
-        checkpoint_every: Epochs between checkpoints.
         stop_after: Seconds after which to stop with a checkpoint; the same call resumes it.
         strict: Refuse images that cannot be read, instead of leaving them out with a warning.
-        command: The command line, for metrics.json.
-        on_epoch: Called with the report of each epoch.
-        on_extraction: Called after each batch of the extraction of features.
     """
     if views not in (*VIEWS, BEST):
         raise unknown_choice("views", views, (*VIEWS, BEST))
@@ -79,29 +70,18 @@ def train_backbone(
     check_disjoint(base, *([] if val is None else [val]), *extract)
     make_folder(output)
     stored = decode(base, size=recipe.storage_size, crop=recipe.storage_size, strict=strict)
-    seen = (
-        None
-        if val is None
-        else decode(val, size=recipe.storage_size, crop=recipe.image_size, strict=strict)
-    )
+    seen = None
+    if val is not None:
+        seen = decode(val, size=recipe.storage_size, crop=recipe.image_size, strict=strict)
     with join_processes(device) as processes:
-        bf16 = recipe.precision == "bf16"
-        judge = partial(
-            validate,
-            n_episodes=N_VALIDATION_EPISODES,
-            device="cuda" if processes.device.type == "cuda" else "cpu",
-        )
+        kind = processes.device.type
+        on_cuda, bf16 = kind == "cuda", recipe.precision == "bf16"
+        judge_on = "cuda" if on_cuda else "cpu"
+        judge = partial(validate, n_episodes=N_VALIDATION_EPISODES, device=judge_on)
 
         def score(backbone: Backbone, images: DecodedImages, *, views: str) -> dict[str, float]:
-            return judge(
-                embed(
-                    backbone,
-                    torch.from_numpy(images.stack).to(processes.device),
-                    views=views,
-                    bf16=bf16,
-                ),
-                images.labels,
-            )
+            stack = torch.from_numpy(images.stack).to(processes.device)
+            return judge(embed(backbone, stack, views=views, bf16=bf16), images.labels)
 
         trained = train(
             stored,
@@ -118,48 +98,36 @@ def train_backbone(
         )
         if not (trained.finished and processes.first):
             return trained
-        about = {
-            "dataset": base.name,
-            "recipe": json.dumps(recipe.to_dict()),
-            "epoch": str(trained.epoch),
-        }
+        epoch, settings = str(trained.epoch), recipe.to_dict()
         save_backbone(
             output / MODEL,
             trained.backbone,
             name=recipe.backbone,
             options={"dropout": recipe.dropout, "image_size": recipe.image_size},
             transform=recipe.transform,
-            provenance=about,
+            provenance={"dataset": base.name, "recipe": json.dumps(settings), "epoch": epoch},
         )
-        scores = (
-            {name: score(trained.backbone, seen, views=name) for name in VIEWS}
-            if views == BEST and seen is not None
-            else {}
-        )
+        scores = {}
+        if views == BEST and seen is not None:
+            scores = {name: score(trained.backbone, seen, views=name) for name in VIEWS}
         chosen = max(scores, key=lambda name: sum(scores[name].values())) if scores else views
         for images in extract:
             features = extraction.extract(
                 images,
                 [load_encoder(output / MODEL)],
                 store=None,  # a newly trained backbone has no rows in a store
-                device=processes.device.type,
+                device=kind,
                 views=chosen,
-                precision="bfloat16" if bf16 and processes.device.type == "cuda" else "float32",
+                precision="bfloat16" if bf16 and on_cuda else "float32",
                 strict=strict,
                 on_progress=on_extraction,
             )
             features.save(output / f"{images.split}.safetensors", encoding="root8")
         metrics = {
-            "backbone": recipe.backbone,
-            "dataset": base.name,
-            "n_images": len(base),
+            **{"backbone": recipe.backbone, "dataset": base.name, "n_images": len(base)},
             "n_parameters": sum(weight.numel() for weight in trained.backbone.parameters()),
-            "device": torch.cuda.get_device_name()
-            if processes.device.type == "cuda"
-            else processes.device.type,
-            "command": command,
-            "versions": versions(),
-            "recipe": recipe.to_dict(),
+            "device": torch.cuda.get_device_name() if on_cuda else kind,
+            **{"command": command, "versions": versions(), "recipe": settings},
             "kept_epoch": trained.reports[trained.epoch - 1],
             "views": {"chosen": chosen, **scores},
         }
@@ -198,19 +166,15 @@ def decode(images: ImageSet, *, size: int, crop: int, strict: bool = False) -> D
             raise
         images = leave_out_unreadable(images)  # decodes all images again
         stack = images.stack(size)
-    if empty := [
-        name
-        for name, count in zip(images.class_names, images.class_sizes, strict=True)
-        if not count
-    ]:
+    sizes = zip(images.class_names, images.class_sizes, strict=True)
+    if empty := [name for name, count in sizes if not count]:
         raise InputError(
             f"every class of {images.name} must have at least one image, "
             f"got none for '{empty[0]}'. Add some or drop the class."
         )
     edge = (size - crop) // 2
-    return DecodedImages(
-        np.ascontiguousarray(stack[:, edge : edge + crop, edge : edge + crop]), images.labels
-    )
+    square = stack[:, edge : edge + crop, edge : edge + crop]
+    return DecodedImages(np.ascontiguousarray(square), images.labels)
 
 
 def leave_out_unreadable(images: ImageSet) -> ImageSet:

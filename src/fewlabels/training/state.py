@@ -26,13 +26,7 @@ def write_state(path: Path, state: dict[str, Any]) -> None:
 
 
 def read_state(path: Path, *, recipe: dict[str, Any], fingerprint: str) -> dict[str, Any]:
-    """Read what `write_state` wrote, if it belongs to the same training.
-
-    Args:
-        path: The checkpoint.
-        recipe: Must be the recipe of the checkpoint.
-        fingerprint: Must name the images of the checkpoint.
-    """
+    """Read what `write_state` wrote, if it belongs to the same training."""
     try:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
         version, made_with, images = state["version"], state["recipe"], state["images"]

@@ -50,7 +50,6 @@ class Task(Protocol):
         model: nn.Module,
         images: Tensor,
         labels: Tensor,
-        *,
         step: int,
         objective: str,
         rng: np.random.Generator,
@@ -109,13 +108,12 @@ class ClassTask:
         model: nn.Module,
         images: Tensor,
         labels: Tensor,
-        *,
         step: int,  # noqa: ARG002 - as Task
         objective: str,
         rng: np.random.Generator,
     ) -> tuple[Tensor, int]:
         """See `Task`."""
-        return compute_loss(model, images, labels, objective=objective, recipe=self.recipe, rng=rng)
+        return compute_loss(model, images, labels, objective, self.recipe, rng)
 
     def subject(self, kept: Any, pixels: Tensor, *, bf16: bool) -> Any:
         """See `Task`."""
@@ -180,7 +178,6 @@ class EpisodeTask:
         model: nn.Module,
         images: Tensor,
         labels: Tensor,
-        *,
         step: int,
         objective: str,  # noqa: ARG002 - as Task
         rng: np.random.Generator,  # noqa: ARG002 - as Task

@@ -1,5 +1,7 @@
 """Accuracy of features on classes that were not trained on: PT+MAP on validation classes."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -29,15 +31,9 @@ def validate(
     accuracies = {}
     for n_shot in SHOTS:
         if smallest > n_shot and found.n_classes > 1:
-            [result] = evaluate(
-                "map",
-                found,
-                n_way=min(MOST_WAYS, found.n_classes),
-                n_shot=n_shot,
-                queries=min(N_QUERY, smallest - n_shot),
-                n_episodes=n_episodes,
-                engine=ENGINE,
-                device=device,
-            )
+            n_way, n_query = min(MOST_WAYS, found.n_classes), min(N_QUERY, smallest - n_shot)
+            shape: Any = {"n_way": n_way, "n_shot": n_shot, "queries": n_query}
+            how: Any = {"n_episodes": n_episodes, "engine": ENGINE, "device": device}
+            [result] = evaluate("map", found, **shape, **how)
             accuracies[f"val_{n_shot}shot"] = result.accuracy
     return accuracies

@@ -2,7 +2,6 @@
 
 from fewlabels.transport.prior import (
     AtLeast,
-    ClassMass,
     Estimated,
     Free,
     Prior,
@@ -11,14 +10,12 @@ from fewlabels.transport.prior import (
     Uniform,
     as_prior,
 )
-from fewlabels.transport.solver import Plan, solve_transport
+from fewlabels.transport.solver import solve_transport
 
 __all__ = [
     "AtLeast",
-    "ClassMass",
     "Estimated",
     "Free",
-    "Plan",
     "Prior",
     "Sizes",
     "Truth",

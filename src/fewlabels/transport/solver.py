@@ -20,7 +20,7 @@ the libraries that multiply matrices may add in another order.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -134,19 +134,11 @@ def solve_transport(
     minimum = column_minimum is not None
     target = column_minimum if minimum else column_mass
     target = total / n_classes if target is None else target
-    target = _fit(
-        target, cost, (n_episodes, n_classes), "column_minimum" if minimum else "column_mass"
-    )
+    name = "column_minimum" if minimum else "column_mass"
+    target = _fit(target, cost, (n_episodes, n_classes), name)
     check_column_mass(target, total, minimum=minimum)
-    return solve_biases(
-        -lam * cost,
-        target,
-        row_mass=row_mass,
-        minimum=minimum,
-        method=method,
-        tol=tol,
-        max_iterations=max_iterations,
-    )
+    how: Any = {"method": method, "tol": tol, "max_iterations": max_iterations}
+    return solve_biases(-lam * cost, target, row_mass=row_mass, minimum=minimum, **how)
 
 
 def _fit(mass: Tensor, cost: Tensor, shape: tuple[int, int], name: str) -> Tensor:
@@ -258,21 +250,15 @@ def solve_biases(
             shrunk = (damping / SOLVER.damping_factor).clamp_min(first_damping)
             shrunk = torch.where(unconditional, damping, shrunk)
             damping = torch.where(better, shrunk, damping * SOLVER.damping_factor)
-            newton = proposal + _newton_step(
-                log_pi.exp(), row_mass, mass, missing, damping, empty, minimum
-            )
+            at = (log_pi.exp(), row_mass, mass, missing, damping, empty, minimum)
+            newton = proposal + _newton_step(*at)
             newton = newton.clamp_min(0.0) if minimum else newton
             proposal = torch.where(better[:, None], newton, scaled)
             unconditional = ~better
         n_iterations = n_iterations + (~converged & (n_iterations < max_iterations))
     log_plan = (scores + accepted[:, None, :]).log_softmax(dim=-1)
-    return Plan(
-        row_mass[..., None] * log_plan.exp(),
-        accepted.masked_fill(empty, -torch.inf),
-        n_iterations,
-        converged,
-        error,
-    )
+    plan, biases = row_mass[..., None] * log_plan.exp(), accepted.masked_fill(empty, -torch.inf)
+    return Plan(plan, biases, n_iterations, converged, error)
 
 
 def _anneal(scores: Tensor, target: Tensor, row_mass: Tensor, minimum: bool) -> Tensor:
@@ -317,7 +303,6 @@ def _newton_step(
     hessian = hessian + torch.diag_embed(fixed.to(hessian))
     step, _ = torch.linalg.solve_ex(hessian, missing[..., None])
     step = step[..., 0]
-    shrunk: Tensor = step * (
-        SOLVER.step_limit / step.abs().amax(dim=-1, keepdim=True).clamp_min(SOLVER.step_limit)
-    )
+    largest = step.abs().amax(dim=-1, keepdim=True).clamp_min(SOLVER.step_limit)
+    shrunk: Tensor = step * (SOLVER.step_limit / largest)
     return shrunk

@@ -47,11 +47,8 @@ class CifarArchive(Form):
             if all((place / part).is_file() for part in (*PARTS, "meta")):
                 return cls(folder, benchmark, place)
         for place in (folder, folder / ARCHIVE):
-            if (
-                place.is_file()
-                and place.name.startswith("cifar")
-                and place.name.endswith((".tar.gz", ".tgz"))
-            ):
+            packed = place.name.startswith("cifar") and place.name.endswith((".tar.gz", ".tgz"))
+            if packed and place.is_file():
                 return cls(folder, benchmark, place)
         return None
 
@@ -74,9 +71,7 @@ class CifarArchive(Form):
                 return {name: (self.place / name).read_bytes() for name in names}
             with tarfile.open(self.place) as archive:
                 members = {name: archive.extractfile(f"{FOLDER}/{name}") for name in names}
-                return {
-                    name: member.read() for name, member in members.items() if member is not None
-                }
+                return {name: member.read() for name, member in members.items() if member}
         except (OSError, EOFError, KeyError, tarfile.TarError) as error:
             raise FileFormatError(
                 f"{self.place} must hold {FOLDER}/train, test and meta, "
@@ -89,9 +84,8 @@ class CifarArchive(Form):
     @cached_property
     def _class_numbers(self) -> dict[str, int]:
         try:
-            return {
-                name: number for number, name in enumerate(self._load("meta")["fine_label_names"])
-            }
+            names = self._load("meta")["fine_label_names"]
+            return {name: number for number, name in enumerate(names)}
         except (KeyError, TypeError) as error:
             raise FileFormatError(
                 f"{self.place}: meta must have fine_label_names. It is {HOLDS}; copy it again."
@@ -107,14 +101,9 @@ class CifarArchive(Form):
         try:
             content = self._load(name)
             planes = content["data"].reshape(-1, 3, SIDE, SIDE)  # red, green, blue
-            part = Part(
-                planes.transpose(0, 2, 3, 1),
-                np.asarray(content["fine_labels"]),
-                np.asarray(content["filenames"], dtype=np.str_),
-            )
-            if planes.dtype != np.uint8 or not len(part.images) == len(part.labels) == len(
-                part.file_names
-            ):
+            names = np.asarray(content["filenames"], dtype=np.str_)
+            images, labels = planes.transpose(0, 2, 3, 1), np.asarray(content["fine_labels"])
+            if planes.dtype != np.uint8 or not len(images) == len(labels) == len(names):
                 raise ValueError(
                     "data, fine_labels and filenames must have equal lengths, and data be uint8"
                 )
@@ -125,4 +114,4 @@ class CifarArchive(Form):
                 f"{self.place}: {name} must be {HOLDS}, but cannot be read ({error}). "
                 "Copy it again."
             ) from error
-        return part
+        return Part(images, labels, names)

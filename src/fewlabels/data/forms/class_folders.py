@@ -48,11 +48,10 @@ class ClassFolders(Form):
                 f"{self.root}: class '{class_name}' must be in one split, "
                 f"got a folder in each of {', '.join(sorted(places))}. Remove all but one."
             )
-        return [
-            entry
-            for path in places.values()
-            for entry in list_images(path, root=self.root, problems=self.problems)
-        ]
+        found: list[ListedImage] = []
+        for path in places.values():
+            found += list_images(path, root=self.root, problems=self.problems)
+        return found
 
     def placed(self) -> dict[str, set[str]]:
         """The class folders, of the benchmark or not."""

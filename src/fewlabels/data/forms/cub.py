@@ -36,24 +36,22 @@ class CubArchive(Form):
     def list_class(self, class_name: str) -> list[ListedImage]:
         """The images of a class that the list names, sorted by name."""
         folder = self.place / "images" / class_name
-        found = (
-            list_images(folder, root=self.root, problems=self.problems) if folder.is_dir() else []
-        )
+        found = []
+        if folder.is_dir():
+            found = list_images(folder, root=self.root, problems=self.problems)
         listed = {relative_name(folder / file, self.root) for file in self._listed[class_name]}
         skipped = {problem.name for problem in self.problems}
         missing = sorted(listed - {image.name for image in found} - skipped)
-        self.problems += [
-            Problem(name, f"{LIST} names it, but it does not exist") for name in missing
-        ]
+        absent = f"{LIST} names it, but it does not exist"
+        self.problems += [Problem(name, absent) for name in missing]
         return [image for image in found if image.name in listed]
 
     @cached_property
     def _listed(self) -> dict[str, list[str]]:
         """The file names of each class."""
         listed = defaultdict(list)
-        for number, line in enumerate(
-            (self.place / LIST).read_text(encoding="utf-8", errors="replace").splitlines(), start=1
-        ):
+        lines = (self.place / LIST).read_text(encoding="utf-8", errors="replace").splitlines()
+        for number, line in enumerate(lines, start=1):
             _, _, name = line.strip().partition(" ")
             parts = PurePosixPath(name).parts
             if len(parts) != 2 or ".." in parts or name.startswith("/"):

@@ -42,9 +42,8 @@ def mini_choice(class_name: str) -> tuple[int, ...]:
 
 @cache
 def _mini_bits() -> dict[str, str]:
-    return tomllib.loads(
-        (class_lists.FOLDER / "mini-imagenet-images.toml").read_text(encoding="utf-8")
-    )
+    path = class_lists.FOLDER / "mini-imagenet-images.toml"
+    return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
 @dataclass(eq=False)
@@ -82,11 +81,7 @@ class IlsvrcFolders(Form):
         if not folder.is_dir():
             return []
         found = list_images(folder, root=self.root, problems=self.problems)
-        found.sort(
-            key=lambda image: [
-                int(number) for number in re.findall(r"\d+", image.name.rpartition("/")[2])
-            ]
-        )
+        found.sort(key=lambda image: list(map(int, re.findall(r"\d+", image.name.split("/")[-1]))))
         # A class of exactly 600 images already has miniImageNet's choice.
         if self.benchmark.name != MINI or len(found) == self.benchmark.per_class:
             return found
@@ -123,14 +118,9 @@ class FlatImages(Form):
 
     def list_class(self, class_name: str) -> list[ListedImage]:
         """The existing images of a class, in the order of the list."""
-        paths = (
-            self.place / _listed_name(class_name, number) for number in mini_choice(class_name)
-        )
-        return [
-            ListedImage(relative_name(path, self.root), ImageFile(path))
-            for path in paths
-            if path.is_file()
-        ]
+        listed = (_listed_name(class_name, number) for number in mini_choice(class_name))
+        paths = [path for path in (self.place / name for name in listed) if path.is_file()]
+        return [ListedImage(relative_name(path, self.root), ImageFile(path)) for path in paths]
 
 
 def _listed_name(class_name: str, number: int) -> str:

@@ -58,13 +58,12 @@ class Mosaics(Form):
         if path is None:
             return []
         name = relative_name(path, self.root)
-        places = (
-            (row * self.tile, column * self.tile)
-            for row in range(self.rows)
-            for column in range(self.columns)
-        )
+        side = self.tile
+        places = [
+            (row * side, left * side) for row in range(self.rows) for left in range(self.columns)
+        ]
         return [
-            ListedImage(f"{name}#{number}", Tile(path, left, top, self.tile))
+            ListedImage(f"{name}#{number}", Tile(path, left, top, side))
             for number, (top, left) in enumerate(places)
         ]
 
@@ -80,17 +79,14 @@ class Mosaics(Form):
             if path is None or wanted is None:
                 continue
             try:
-                sheet = decoded_mosaic(path).reshape(
-                    self.rows, self.tile, self.columns, self.tile, 3
-                )
+                shape = (self.rows, self.tile, self.columns, self.tile, 3)
+                sheet = decoded_mosaic(path).reshape(shape)
             except (FileFormatError, ValueError):  # reading its tiles reports it
                 continue
             tiles = np.ascontiguousarray(sheet.swapaxes(1, 2))  # (rows, columns, tile, tile, 3)
             if short_hash(tiles.data, digits=64) != wanted:
-                yield Problem(
-                    relative_name(path, self.root),
-                    f"its pixels differ from the checksum in {INDEX}",
-                )
+                differs = f"its pixels differ from the checksum in {INDEX}"
+                yield Problem(relative_name(path, self.root), differs)
 
     def _mosaic(self, class_name: str) -> Path | None:
         if class_name not in self.classes:

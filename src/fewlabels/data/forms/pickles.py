@@ -36,20 +36,16 @@ class MiniPickles(Form):
     @classmethod
     def find(cls, folder: Path, benchmark: Benchmark) -> Self | None:
         """The form, if the file of at least one split exists."""
-        return (
-            cls(folder, benchmark)
-            if any((folder / cls._file(split)).is_file() for split in FILE_SPLITS)
-            else None
-        )
+        found = any((folder / cls._file(split)).is_file() for split in FILE_SPLITS)
+        return cls(folder, benchmark) if found else None
 
     def list_class(self, class_name: str) -> list[ListedImage]:
         """The images of a class in the order of the file."""
         split = self.benchmark.split_of(class_name)
         cache, file = self._cache(split), self._file(split)
         rows = cache["class_dict"].get(class_name, [])
-        return [
-            ListedImage(f"{file}#{row}", ArrayRow(cache["image_data"], int(row))) for row in rows
-        ]
+        images = cache["image_data"]
+        return [ListedImage(f"{file}#{row}", ArrayRow(images, int(row))) for row in rows]
 
     def _cache(self, split: str) -> dict[str, Any]:
         if split not in self._caches:
@@ -69,12 +65,9 @@ def _is_mini_cache(content: Any) -> bool:
     if not isinstance(content, dict) or not isinstance(content.get("class_dict"), dict):
         return False
     images = content.get("image_data")
-    if (
-        not isinstance(images, np.ndarray)
-        or images.ndim != 4
-        or images.shape[-1] != 3
-        or images.dtype != np.uint8
-    ):
+    if not isinstance(images, np.ndarray):
+        return False
+    if images.ndim != 4 or images.shape[-1] != 3 or images.dtype != np.uint8:
         return False
     rows = [row for each in content["class_dict"].values() for row in each]
     return all(isinstance(row, int | np.integer) and 0 <= row < len(images) for row in rows)
@@ -96,11 +89,8 @@ class TieredPickles(Form):
     @classmethod
     def find(cls, folder: Path, benchmark: Benchmark) -> Self | None:
         """The form, if the images of at least one split exist."""
-        return (
-            cls(folder, benchmark)
-            if any((folder / _images_file(split)).is_file() for split in FILE_SPLITS)
-            else None
-        )
+        found = any((folder / _images_file(split)).is_file() for split in FILE_SPLITS)
+        return cls(folder, benchmark) if found else None
 
     def class_names(self, split: str) -> tuple[str, ...]:
         """The names in the labels file of the split."""
@@ -114,11 +104,8 @@ class TieredPickles(Form):
     def list_class(self, class_name: str) -> list[ListedImage]:
         """The images of a class in the order of the file."""
         split = next(split for split, classes in self._labels.items() if class_name in classes)
-        images, file, rows = (
-            self._images(split),
-            _images_file(split),
-            self._labels[split][class_name],
-        )
+        images, file = self._images(split), _images_file(split)
+        rows = self._labels[split][class_name]
         if rows.size and rows[-1] >= len(images):
             raise FileFormatError(
                 f"{self.root / file} must hold an image per label, got {len(images)}. "

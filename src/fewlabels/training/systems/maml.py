@@ -31,7 +31,9 @@ class MamlSettings:
     test_steps: int = 10
     first_order: bool = False
     at_once: int = 0  # episodes whose steps are computed together; 0 for all. Changes only the time
-    record: bool = True  # on a GPU, replay a recorded training step. Changes only the time
+    # On a GPU, record a training step and replay it: 21 instead of 76 ms (Conv4, 4 episodes, H200).
+    # Seen working with one number of shots; ResNet10 with two could not be recorded.
+    record: bool = False
 
     def __post_init__(self) -> None:
         if self.inner_lr <= 0:
@@ -66,14 +68,14 @@ class BatchStatisticsNorm(nn.Module):
 class RecordedStep:
     """Loss and gradients of a training step as one CUDA graph.
 
-    A step has thousands of small kernels. To launch them one by one takes 20 times as long.
+    A step has thousands of small kernels, and to launch them one by one takes most of the time.
     """
 
     def __init__(
         self, compute: Callable[[Tensor], Tensor], weights: list[Tensor], images: Tensor
     ) -> None:
         self.images = images.clone()
-        stream = torch.cuda.Stream()
+        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):  # lets libraries choose their kernels before the recording
             for _ in range(3):
