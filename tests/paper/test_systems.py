@@ -25,6 +25,7 @@ def record(folder, n_shot, accuracy):
     cell = {"accuracy": accuracy, "ci95": 0.5, "n_episodes": 7, "draws": "authors", "seed": 0}
     (place / "evaluation.json").write_text(json.dumps({"novel": {str(n_shot): cell}}))
     recipe = {"steps_per_epoch": 100, "shots": [n_shot], "start": "", "image_size": 32}
+    recipe["settings"] = {"temperature": 1.0}
     metrics = {"device": "cpu", "recipe": recipe, "kept_epoch": {"epoch": 3}}
     (place / "metrics.json").write_text(json.dumps(metrics))
     return place
@@ -47,7 +48,7 @@ def test_each_shot_has_its_own_record(tmp_path):
     [data] = [row for row in report.data["rows"] if row["system"] == PROTONET.system]
     assert data["ours"]["5"]["record"] == "cifar-fs/systems/protonet-conv4-5shot/evaluation.json"
     [note] = [note for note in report.notes if "protonet-conv4-1shot" in note]
-    assert "trained by this project on cpu, 300 steps, shots 1, images of 32 px; 7 episodes" in note
+    assert "by this project on cpu, 300 steps, shots 1, images of 32 px; 7 episodes; " in note
 
 
 def test_without_a_record_only_the_published_number_stands(tmp_path):

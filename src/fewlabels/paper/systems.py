@@ -54,7 +54,10 @@ def describe_systems(artifacts: Path, rows: list[Row]) -> list[str]:
                 )
                 what = f"{DATASETS[row.dataset]} {row.method} ({row.backbone})"
                 how = f"on {metrics['device']}, {steps:,} steps{begun}, shots {shots}"
-                tested = f"images of {recipe['image_size']} px; {cell['n_episodes']:,} episodes"
+                knobs = ", ".join(f"{name} {value}" for name, value in recipe["settings"].items())
+                tested = (
+                    f"images of {recipe['image_size']} px; {cell['n_episodes']:,} episodes; {knobs}"
+                )
                 note = f"Ours, {what}: trained by this project {how}, {tested}; {cell['record']}."
                 notes[note] = None
             except (KeyError, TypeError) as error:
