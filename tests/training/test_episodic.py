@@ -132,6 +132,17 @@ def test_training_on_episodes_learns(base, val, tmp_path, alone):
     assert trained.reports[0]["objective"] == "protonet"
 
 
+def test_the_shots_of_training_decide_which_epoch_is_kept(sets, tmp_path):
+    """Those that are tested; Baseline++ does not train on shots."""
+    assert make_recipe(shots=[5]).validation_shots == (5,)
+    assert make_recipe(shots=[5, 1, 3]).validation_shots == (1, 5)
+    assert make_recipe(shots=[2]).validation_shots == (1, 5)
+    assert make_recipe("baseline++", shots=[1]).validation_shots == (1, 5)
+    recipe = make_recipe(shots=[1], n_epochs=1)
+    trained = train_system(sets["base"], recipe, output=tmp_path, val=sets["val"], device="cpu")
+    assert {name for name in trained.reports[0] if name.startswith("val")} == {"val_1shot"}
+
+
 def test_several_shards_split_the_episodes_of_a_step(base, tmp_path, alone):
     assert run(base, make_recipe(n_shards=2), tmp_path / "run", alone).finished
     with pytest.raises(InputError, match="episodes_per_step must be a multiple of n_shards"):
@@ -267,7 +278,7 @@ def test_a_folder_with_system_log_metrics_and_evaluation(system, sets, start, tm
         sets["base"],
         recipe,
         output=tmp_path,
-        val=sets["val"],
+        val=None if system == "maml" else sets["val"],  # 600 episodes of it take long
         evaluate=[sets["novel"]],
         n_episodes=20,
         device="cpu",

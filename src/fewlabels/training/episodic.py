@@ -23,6 +23,7 @@ from fewlabels.training.recipe import (
     read_values,
 )
 from fewlabels.training.systems import SYSTEMS, Shape, System
+from fewlabels.training.validation import SHOTS
 
 
 class EpisodicStage(NamedTuple):
@@ -116,6 +117,12 @@ class EpisodicRecipe:
     def transform(self) -> str:
         """The transform of the trained network, as text for `fewlabels.data.transforms`."""
         return normalizing_transform(self.storage_size, self.image_size)
+
+    @property
+    def validation_shots(self) -> tuple[int, ...]:
+        """The shots that decide which epoch is kept: those of training, where they are usual."""
+        trained = tuple(n_shot for n_shot in SHOTS if n_shot in self.shots)
+        return trained if trained and self.kind.uses_shots else SHOTS
 
     def stage_of(self, epoch: int) -> EpisodicStage:  # noqa: ARG002 - as Recipe.stage_of
         """The only stage."""

@@ -1,7 +1,7 @@
 """Accuracy of a system on episodes of classes that it was not trained on, by its own head."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -99,7 +99,11 @@ def predict_episodes(subject: Represented, episodes: Episodes, *, n_shot: int) -
 
 
 def validate_system(
-    subject: Represented, labels: NDArray[np.int64], *, n_episodes: int
+    subject: Represented,
+    labels: NDArray[np.int64],
+    *,
+    n_episodes: int,
+    shots: Sequence[int] = SHOTS,
 ) -> dict[str, float]:
     """Accuracies in percent by shots, {"val_1shot": 60.1, "val_5shot": 76.0}.
 
@@ -117,6 +121,6 @@ def validate_system(
             n_episodes=n_episodes,
             draws="own",
         ).accuracy
-        for n_shot in SHOTS
+        for n_shot in shots
         if sizes.min() > n_shot and len(sizes) >= n_way > 1
     }

@@ -86,7 +86,11 @@ def train_system(
             processes=processes,
             fingerprint=fingerprint(stored),
             val=None if val is None else read(val, crop=recipe.image_size),
-            validate=partial(validate_system, n_episodes=N_VALIDATION_EPISODES),
+            validate=partial(
+                validate_system,
+                n_episodes=N_VALIDATION_EPISODES,
+                shots=recipe.validation_shots,
+            ),
             validate_every=validate_every,
             checkpoint_every=checkpoint_every,
             stop_after=stop_after,

@@ -45,6 +45,7 @@ class System(nn.Module, ABC):
         Settings: A dataclass, the table `settings` of recipes.
         frozen: Whether the backbone is not trained; `represent` then takes its features.
         gives_features: Whether its trained backbone alone gives features of images.
+        uses_shots: Whether training depends on the number of shots.
         fixed_n_way: Whether episodes of tests must have the n_way of training.
     """
 
@@ -54,6 +55,7 @@ class System(nn.Module, ABC):
     Settings: ClassVar[type] = NoSettings
     frozen: ClassVar[bool] = False
     gives_features: ClassVar[bool] = True
+    uses_shots: ClassVar[bool] = True
     fixed_n_way: ClassVar[bool] = False
 
     def __init__(

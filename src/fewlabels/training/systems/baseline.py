@@ -43,6 +43,7 @@ class BaselinePlusPlus(System):
     name, title = "baseline++", "Baseline++"
     reference = "Chen et al. 2019, A closer look at few-shot classification"
     Settings = BaselineSettings
+    uses_shots = False
 
     def __init__(self, *arguments: object, **options: object) -> None:
         super().__init__(*arguments, **options)  # type: ignore[arg-type]
