@@ -32,6 +32,7 @@ PUBLISHED = {  # name: (parameters, features); counts of others less their class
     "resnet10-3x3": (4_905_792 - 64 * 3 * (49 - 9), 512),
     "conv4": (113_088 - 4 * 64, 64),  # the usual one has four biases of 64
     "conv4-flat": (113_088 - 4 * 64, 1600),
+    "conv4-32-flat": (864 + 3 * 32 * 32 * 9 + 4 * 2 * 32, 800),
     "mobilenet": (
         3_217_226 - LINEAR_10["mobilenet"],
         1024,

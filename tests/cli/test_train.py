@@ -50,7 +50,8 @@ def test_train_a_backbone_on_a_folder(here, folders):
     [
         (
             ["--recipe", "moderm"],
-            "recipe must be one of dct, modern, s2m2, simpleshot or a TOML file",
+            "recipe must be one of baseline++, dct, dsn, leo, maml, matching, mct, modern, "
+            "protonet, s2m2, simpleshot or a TOML file",
         ),
         (["--backbone", "resnet13"], "backbone must be one of wrn28-10"),
         pytest.param(
@@ -59,12 +60,48 @@ def test_train_a_backbone_on_a_folder(here, folders):
             marks=pytest.mark.skipif(torch.cuda.is_available(), reason="CUDA is here"),
         ),
         (["--extract", "val"], "--extract must name splits of a benchmark"),
+        (["--evaluate", "novel"], "--evaluate must be left out with --recipe modern"),
+        (["--set", "n_way=5"], "'n_way' is a setting of recipes for episodes"),
         (["--dataset", "cifar-fs", "--val", "x"], "--val must be left out with --dataset"),
         (["--val", "nowhere"], "nowhere"),
     ],
 )
 def test_bad_requests(here, folders, words, said):
     done = here("train", folders / "base", "--output", folders / "out", *TINY, *words)
+    assert done.code == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+EPISODES = ["--recipe", "protonet", "--backbone", "conv4", "--device", "cpu"] + [
+    word
+    for change in ("image_size=16", "n_epochs=1", "steps_per_epoch=2", "n_way=2", "n_query=2")
+    for word in ("--set", change)
+]
+
+
+def test_train_a_system_on_episodes_of_a_folder(here, folders):
+    words = [*EPISODES, "--set", "shots=[1]", "--output", folders / "out"]
+    done = here("train", folders / "base", "--val", folders / "val", *words)
+    assert done.code == 0, done.stderr
+    assert "epoch 1/1  protonet  loss" in done.stderr
+    assert "val ProtoNet" in done.stderr
+    assert "system.safetensors" in done.stderr
+    assert load_backbone(folders / "out" / "backbone.safetensors").name == "conv4"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--set", "shots=[3]"], "smallest base class, 4, got 3 + 2"),
+        (["--set", "n_way=3"], "n_way must be at most the number of base classes, 2, got 3"),
+        (["--set", "batch_size=4"], "'batch_size' is a setting of recipes for classification"),
+        (["--extract", "val"], "--extract must be left out with --recipe protonet"),
+        (["--evaluate", "novel"], "--evaluate must name splits of a benchmark, got no --dataset"),
+    ],
+)
+def test_bad_requests_for_episodes(here, folders, words, said):
+    done = here("train", folders / "base", "--output", folders / "out", *EPISODES, *words)
     assert done.code == 2
     assert said in done.stderr
     assert "Traceback" not in done.stderr

@@ -2,7 +2,7 @@
 
 Each layer is a 3x3 convolution, BN, ReLU and max pooling. "conv4" averages over the positions, 64
 features. "conv4-flat" keeps all positions, as SimpleShot does (the paper's Table 7): 1600 features
-at 84 px; such a network works at one image size only.
+at 84 px; such a network works at one image size only. "conv4-32-flat" has 32 channels (MAML).
 """
 
 from collections.abc import Sequence

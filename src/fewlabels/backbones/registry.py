@@ -63,6 +63,9 @@ BACKBONES["conv4"] = Architecture(conv4.build_conv4)
 BACKBONES["conv4-flat"] = Architecture(
     conv4.build_conv4_flat, takes=IMAGE_SIZE, layouts=(conv4.SIMPLESHOT,)
 )
+BACKBONES["conv4-32-flat"] = Architecture(
+    conv4.build_conv4_flat, {"channels": (32,) * 4}, takes=IMAGE_SIZE
+)
 BACKBONES["mobilenet"] = Architecture(mobilenet.build_mobilenet, layouts=(mobilenet.SIMPLESHOT,))
 BACKBONES["wrn28-10-dct"] = Architecture(wrn_dct.build_wrn_dct, takes=DROPOUT)
 BACKBONES["wrn28-10-simpleshot"] = Architecture(

@@ -1,7 +1,7 @@
 """`fewlabels train`: train a backbone on base classes."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
@@ -25,7 +25,11 @@ def train_command(
         Option(help="Folder for checkpoint, log, backbone, features; a training in it is resumed."),
     ],
     recipe: Annotated[
-        str, Option(help="modern, dct, s2m2, simpleshot, or a TOML file.")
+        str,
+        Option(
+            help="modern, dct, s2m2, simpleshot; on episodes: protonet, matching, maml, "
+            "baseline++, dsn, mct, leo; or a TOML file."
+        ),
     ] = "modern",
     dataset: Annotated[
         str | None,
@@ -46,10 +50,15 @@ def train_command(
     views: Annotated[
         str, Option(help="Views averaged into these features: center, flip, ten, or best on val.")
     ] = "center",
+    evaluate: Annotated[
+        list[str] | None,
+        Option(help="Split to evaluate a recipe for episodes on, by its own head; repeatable."),
+    ] = None,
+    episodes: options.Episodes = 10_000,
     minutes: Annotated[
         float | None, Option(help="Stop after this time with a checkpoint; rerun to resume.")
     ] = None,
-    validate_every: Annotated[int, Option(help="Epochs between validations by PT+MAP.")] = 5,
+    validate_every: Annotated[int, Option(help="Epochs between validations.")] = 5,
     checkpoint_every: Annotated[int, Option(help="Epochs between checkpoints.")] = 5,
     tensorboard: Annotated[
         bool, Option("--tensorboard", help="Write TensorBoard logs beside the checkpoint.")
@@ -59,19 +68,37 @@ def train_command(
     ] = False,
     device: options.Device = "auto",
 ) -> None:
-    """Train a backbone on base classes (S2M2_R or plain), with validation by PT+MAP.
+    """Train a backbone on base classes (S2M2_R or plain), or a system on episodes.
+
+    Validation is by PT+MAP, or by the system's own head.
 
     fewlabels train cifar-fs --dataset cifar-fs --backbone resnet18 --output runs/resnet18
+
+    fewlabels train cifar-fs --dataset cifar-fs --recipe protonet --output runs/p --evaluate novel
     """
+    from fewlabels.training.episodic import EpisodicRecipe, load_recipe
     from fewlabels.training.progress import reporting
-    from fewlabels.training.recipe import Recipe
     from fewlabels.training.run import train_backbone
+    from fewlabels.training.system_run import train_system
 
     changes = [*(change or []), *([] if backbone is None else [f"backbone={backbone}"])]
-    if dataset is None and extract:
+    chosen = load_recipe(recipe, changes)
+    if isinstance(chosen, EpisodicRecipe):
+        if extract:
+            raise InputError(
+                f"--extract must be left out with --recipe {recipe}, which trains on episodes. "
+                f"Use `fewlabels extract --backbone {output}/backbone.safetensors` afterwards."
+            )
+    elif evaluate:
         raise InputError(
-            "--extract must name splits of a benchmark, got no --dataset. Give --dataset, or use "
-            "`fewlabels extract` on a folder."
+            f"--evaluate must be left out with --recipe {recipe}, which has no head of its own. "
+            "Use --extract and `fewlabels evaluate`."
+        )
+    if dataset is None and (extract or evaluate):
+        option = "--extract" if extract else "--evaluate"
+        raise InputError(
+            f"{option} must name splits of a benchmark, got no --dataset. Give --dataset"
+            f"{', or use `fewlabels extract` on a folder' if extract else ''}."
         )
     if dataset is not None and val is not None:
         raise InputError(
@@ -90,23 +117,27 @@ def train_command(
         reporting(output, say, tensorboard=tensorboard) as on_epoch,
         ExtractionBar() as bar,
     ):
-        trained = train_backbone(
-            base_set,
-            Recipe.load(recipe, changes),
-            output=output,
-            val=val_set,
-            extract=[read(images, split) for split in extract or []],
-            views=views,
-            device=device,
-            validate_every=validate_every,
-            checkpoint_every=checkpoint_every,
-            stop_after=None if minutes is None else SECONDS_PER_MINUTE * minutes,
-            strict=strict,
-            command=command_line(),
-            on_epoch=on_epoch,
-            on_extraction=bar,
-        )
+        shared: dict[str, Any] = {
+            "output": output,
+            "val": val_set,
+            "device": device,
+            "validate_every": validate_every,
+            "checkpoint_every": checkpoint_every,
+            "stop_after": None if minutes is None else SECONDS_PER_MINUTE * minutes,
+            "strict": strict,
+            "command": command_line(),
+            "on_epoch": on_epoch,
+        }
+        if isinstance(chosen, EpisodicRecipe):
+            sets = [read(images, split) for split in evaluate or []]
+            trained = train_system(base_set, chosen, evaluate=sets, n_episodes=episodes, **shared)
+        else:
+            sets = [read(images, split) for split in extract or []]
+            trained = train_backbone(
+                base_set, chosen, extract=sets, views=views, on_extraction=bar, **shared
+            )
     if trained.finished:
-        say(f"Written to {output}: backbone.safetensors, metrics.json, log.jsonl")
+        model = "system" if isinstance(chosen, EpisodicRecipe) else "backbone"
+        say(f"Written to {output}: {model}.safetensors, metrics.json, log.jsonl")
     else:
         say(f"Stopped after epoch {trained.reports[-1]['epoch']}; the same command resumes it.")

@@ -35,6 +35,7 @@ class Row:
     published: Mapping[int, Accuracy]  # by shots; empty where the paper has no such row
     variant: str | None = None  # how to measure it, see `ledger.VARIANTS`
     features: str | None = None  # dataset/backbone
+    system: str | None = None  # of another paper, trained here: folder in artifacts/*/systems
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,11 @@ from itertools import groupby
 from typing import Any
 
 from fewlabels.evaluation.tables import NONE, Table
-from fewlabels.paper.ledger import Experiment, Ledger, make_experiment
+from fewlabels.paper.ledger import Experiment, Ledger, Measurement, make_experiment
 from fewlabels.paper.library import FeatureSource, Library
 from fewlabels.paper.published import DATASETS, SHOTS, Row, read_published
 from fewlabels.paper.report import Report, describe_run, difference, label, sources_here, words_of
+from fewlabels.paper.systems import describe_systems, find_recorded
 
 ABSENT = "no features"  # our number could be measured if its features were here
 BEYOND = {"table6": ("cub", "cifar-fs")}  # datasets that are not in the paper's table
@@ -74,22 +75,30 @@ def _entry(row: Row, n_shot: int) -> Experiment:
     return make_experiment(_source(row), str(row.variant), n_shot=n_shot)
 
 
+def _ours(row: Row, n_shot: int, ledger: Ledger) -> Measurement | None:
+    """Our number: measured on features, or recorded when a system was trained."""
+    if row.features:
+        return ledger.find(_entry(row, n_shot))
+    return find_recorded(ledger.library.artifacts, row, n_shot)
+
+
 def _words(row: Row, ledger: Ledger) -> tuple[str, ...]:
     cells = [DATASETS[row.dataset], row.method, row.backbone]
     for n_shot in SHOTS:
         published = row.published.get(n_shot)
-        ours = ledger.find(_entry(row, n_shot)) if row.features else None
+        ours = _ours(row, n_shot, ledger)
         absent = ABSENT if row.features else NONE
         cells += [words_of(published), words_of(ours, absent=absent), difference(ours, published)]
     return tuple(cells)
 
 
 def _data(row: Row, ledger: Ledger) -> dict[str, Any]:
-    kept = ("dataset", "setting", "method", "backbone", "variant", "features")
+    kept = ("dataset", "setting", "method", "backbone", "variant", "features", "system")
+    ours = {str(n): _ours(row, n, ledger) for n in SHOTS}
     return {
         **{name: getattr(row, name) for name in kept},
         "published": {str(n): list(accuracy) for n, accuracy in row.published.items()},
-        "ours": {str(n): ledger.find(_entry(row, n)) for n in SHOTS} if row.features else None,
+        "ours": ours if row.features or all(ours.values()) else None,
     }
 
 
@@ -113,6 +122,7 @@ def _notes(rows: list[Row], ledger: Ledger) -> list[str]:
     sources = dict.fromkeys(
         part for row in rows if row.features for part in here.missing(_source(row))
     )
+    notes += describe_systems(here.artifacts, rows)
     return notes + [
         f"Published only, no features of {source}: {here.how_to_get(source)}" for source in sources
     ]

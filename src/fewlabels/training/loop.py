@@ -14,16 +14,16 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from fewlabels.backbones import Backbone, build_backbone
+from fewlabels.backbones import Backbone
 from fewlabels.errors import InputError
 from fewlabels.io.files import remove_temporaries, write_file
 from fewlabels.training.augment import augment
-from fewlabels.training.embedding import embed
-from fewlabels.training.objectives import Learner, compute_loss
+from fewlabels.training.episodic import AnyRecipe
 from fewlabels.training.processes import Processes
-from fewlabels.training.recipe import Optimizer, Recipe
-from fewlabels.training.schedule import epoch_order, learning_rate, shard_streams
+from fewlabels.training.recipe import Optimizer
+from fewlabels.training.schedule import learning_rate, shard_streams
 from fewlabels.training.state import read_state, write_state
+from fewlabels.training.tasks import make_task
 
 STATE = "state.pt"
 LOG = "log.jsonl"
@@ -33,9 +33,9 @@ Report = dict[str, Any]
 
 
 class DecodedImages(NamedTuple):
-    """Pixels, (N, S, S, 3) uint8, and class numbers, (N,)."""
+    """Pixels, (N, S, S, 3) uint8, and class numbers, (N,); features, (N, D), if frozen."""
 
-    stack: NDArray[np.uint8]
+    stack: NDArray[Any]
     labels: NDArray[np.int64]
 
 
@@ -48,29 +48,35 @@ class Best(NamedTuple):
 
 
 class Trained(NamedTuple):
-    """A backbone in eval mode, as it was after `epoch`; not `finished` if the time was over."""
+    """What was trained, as it was after `epoch`; not `finished` if the time was over."""
 
-    backbone: Backbone
+    kept: Any  # Backbone, or System for a recipe of episodes
     epoch: int
     reports: list[Report]
     finished: bool
 
+    @property
+    def backbone(self) -> Backbone:
+        """The backbone, in eval mode."""
+        found: Backbone = self.kept if isinstance(self.kept, Backbone) else self.kept.backbone
+        return found
+
 
 def train(
     base: DecodedImages,
-    recipe: Recipe,
+    recipe: AnyRecipe,
     *,
     output: Path,
     processes: Processes,
     fingerprint: str,
     val: DecodedImages | None = None,
-    validate: Callable[[NDArray[np.float32], NDArray[np.int64]], dict[str, float]] | None = None,
+    validate: Callable[[Any, NDArray[np.int64]], dict[str, float]] | None = None,
     validate_every: int = 5,
     checkpoint_every: int = 1,
     stop_after: float | None = None,
     on_epoch: Callable[[Report], object] | None = None,
 ) -> Trained:
-    """Train a backbone on the base classes; resume from `output`/state.pt if it exists.
+    """Train a backbone or a system on the base classes; resume from `output`/state.pt if it exists.
 
     The images, augmentation and learning rate of a step depend only on the recipe and on the number
     of the step. So a killed and resumed training gives the same weights as an undisturbed one, and
@@ -79,33 +85,24 @@ def train(
     Args:
         output: Existing folder for state.pt and log.jsonl.
         fingerprint: Names the images, so that a checkpoint is not resumed with other images.
-        validate: A function from features and labels of `val` to accuracies by name.
+        validate: A function from features (for a system, `Represented`) and labels of `val` to
+            accuracies by name.
         validate_every: Epochs between validations; the last epoch is always validated.
         stop_after: Seconds after which to write a checkpoint and return, at the end of an epoch.
         on_epoch: Called with the report of each epoch, in the first process.
     """
     started = time.perf_counter()
     device, shards = processes.device, processes.shards(recipe.n_shards)
-    steps_per_epoch = len(base.labels) // recipe.batch_size
-    if steps_per_epoch < 1:
-        raise InputError(
-            f"batch_size must be at most the number of base images, {len(base.labels)}, "
-            f"got {recipe.batch_size}."
-        )
-    n_classes = int(base.labels.max()) + 1
+    task = make_task(base.labels, base.stack.shape[-1], recipe)
+    steps_per_epoch = task.steps_per_epoch
     n_steps = steps_per_epoch * recipe.n_epochs
-    shard_size = recipe.batch_size // recipe.n_shards
     bf16 = recipe.precision == "bf16"
 
-    backbone = build_backbone(
-        recipe.backbone, dropout=recipe.dropout, image_size=recipe.image_size, seed=recipe.seed
-    )
-    torch.manual_seed(recipe.seed)  # initial weights of the heads, the same in every process
-    learner = Learner(backbone, n_classes=n_classes, recipe=recipe)
-    learner.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    learner: Any = task.build_learner()
+    learner.to(device, memory_format=torch.channels_last)
     # The running average of the learner's weights is validated and kept.
-    average = copy.deepcopy(learner.backbone).eval()
-    averaged, current = _floats(average), _floats(learner.backbone)  # updated in place below
+    average = copy.deepcopy(learner.kept).eval()
+    averaged, current = _floats(average), _floats(learner.kept)  # updated in place below
     optimizer = make_optimizer(learner, recipe.optimizer)
     step, reports = 0, []
     best: Best | None = None
@@ -122,11 +119,12 @@ def train(
         remove_temporaries(output, STATE)  # of a killed process
         # The log may have lines of epochs after the last checkpoint.
         write_file(log_path, "".join(json.dumps(report) + "\n" for report in reports).encode())
-    if recipe.compile:
+    if recipe.compile and not task.frozen:
         # A block is compiled once per kind and size of crops; at torch's limit of 8 the rest would
         # run uncompiled: 5,006 instead of 5,420 images per second in the second stage of `dct`.
         dynamo = torch._dynamo.config
         dynamo.recompile_limit = max(dynamo.recompile_limit, MOST_VARIANTS)
+        backbone = learner.backbone
         for part in (backbone.stem, *backbone.stages, backbone.head):
             part.compile(dynamic=False)
     model = processes.wrap(learner)
@@ -139,11 +137,10 @@ def train(
     for epoch in range(step // steps_per_epoch, recipe.n_epochs):
         epoch_started = time.perf_counter()
         stage = recipe.stage_of(epoch)
-        order = torch.from_numpy(epoch_order(recipe.seed, epoch, len(base.labels))).to(device)
         learner.train()
-        loss_sum, n_rows = torch.zeros((), device=device), 0
-        n_used = steps_per_epoch * recipe.batch_size
-        for batch in order[:n_used].view(steps_per_epoch, recipe.batch_size):
+        losses, n_rows = torch.zeros(steps_per_epoch, device=device), 0
+        for number, batch in enumerate(task.batches(epoch, device)):
+            shard_size = len(batch) // recipe.n_shards
             at = {"step": step, "n_steps": n_steps, "steps_per_epoch": steps_per_epoch}
             lr = learning_rate(recipe.optimizer, **at)
             for group in optimizer.param_groups:
@@ -151,17 +148,19 @@ def train(
             optimizer.zero_grad(set_to_none=True)
             for shard in shards:
                 rng, generator = shard_streams(recipe.seed, step, shard, device)
-                if recipe.dropout:
+                if task.random:
                     torch.manual_seed(int(rng.integers(2**62)))  # dropout uses the global stream
                 rows = batch[shard * shard_size : (shard + 1) * shard_size]
-                size = stage.image_size or recipe.image_size
-                images = augment(pixels[rows], recipe.augment, size=size, generator=generator)
+                images = pixels[rows]
+                if not task.frozen:
+                    size = stage.image_size or recipe.image_size
+                    images = augment(images, recipe.augment, size=size, generator=generator)
                 seen = (model, images, labels[rows])
                 with _averaging(model, last=shard == shards[-1]):
                     with torch.autocast(device.type, dtype=torch.bfloat16, enabled=bf16):
-                        loss, rows_seen = compute_loss(*seen, stage.objective, recipe, rng)
+                        loss, rows_seen = task.loss(*seen, step, stage.objective, rng)
                     (loss / len(shards)).backward()  # type: ignore[no-untyped-call]
-                loss_sum += loss.detach() / len(shards)
+                losses[number] += loss.detach() / len(shards)
                 n_rows += rows_seen
             if recipe.optimizer.clip_norm:
                 nn.utils.clip_grad_norm_(learner.parameters(), recipe.optimizer.clip_norm)
@@ -177,14 +176,11 @@ def train(
             "n_epochs": recipe.n_epochs,
             "objective": stage.objective,
             "lr": lr,
-            "loss": processes.mean(loss_sum / steps_per_epoch),
+            "loss": processes.mean(losses.mean()),
             "images_per_second": n_rows * processes.world / (time.perf_counter() - epoch_started),
         }
-        if not np.isfinite(report["loss"]):
-            raise InputError(
-                f"the loss became {report['loss']} in epoch {epoch + 1}. Lower optimizer.lr, or "
-                "set optimizer.clip_norm, and train in another output folder."
-            )
+        if not (np.isfinite(report["loss"]) and _finite(averaged)):
+            raise _diverged(losses, epoch, state_path)
         last = epoch + 1 == recipe.n_epochs
         time_is_up = False
         if stop_after is not None:
@@ -193,7 +189,7 @@ def train(
         due = last or (epoch + 1) % validate_every == 0
         if processes.first and val is not None and validate is not None and due:
             assert val_pixels is not None
-            accuracies = validate(embed(average, val_pixels, bf16=bf16), val.labels)
+            accuracies = validate(task.subject(average, val_pixels, bf16=bf16), val.labels)
             report |= accuracies
             score = sum(accuracies.values())
             if recipe.keep == "best" and (best is None or score > best.score):
@@ -244,6 +240,27 @@ def make_optimizer(learner: nn.Module, settings: Optimizer) -> torch.optim.Optim
 def _floats(module: nn.Module) -> list[Tensor]:
     """Weights and statistics of a module, without its counters."""
     return [value for value in module.state_dict().values() if value.is_floating_point()]
+
+
+def _finite(values: list[Tensor]) -> bool:
+    return all(bool(torch.isfinite(value).all()) for value in values)
+
+
+def _diverged(losses: Tensor, epoch: int, state_path: Path) -> InputError:
+    """The error for losses of an epoch that are not all finite, or for such weights after it."""
+    bad = torch.nonzero(~torch.isfinite(losses)).flatten().tolist()
+    number = bad[0] if bad else len(losses) - 1
+    what = f"the loss became {float(losses[number])}" if bad else "the weights became infinite"
+    kept = (
+        f"{state_path.name} keeps the last good state"
+        if state_path.exists()
+        else "No state is kept"
+    )
+    return InputError(
+        f"{what} in step {epoch * len(losses) + number + 1}, which is in epoch {epoch + 1}. "
+        f"{kept}. Lower optimizer.lr, or set optimizer.clip_norm, and train in another output "
+        "folder."
+    )
 
 
 def _averaging(model: nn.Module, *, last: bool) -> Any:

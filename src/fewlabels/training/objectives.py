@@ -69,6 +69,11 @@ class Learner(nn.Module):
         rotated = any(stage.objective != "plain" for stage in recipe.stages)
         self.tell_rotation = nn.Linear(dim, N_ROTATIONS) if rotated else None
 
+    @property
+    def kept(self) -> nn.Module:
+        """What a training averages, validates and keeps: the backbone."""
+        return self.backbone
+
     def forward(
         self, images: Tensor, mixing: Mixing | None, n_rotated: int
     ) -> tuple[Tensor, Tensor | None]:

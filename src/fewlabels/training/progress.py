@@ -6,6 +6,7 @@ from pathlib import Path
 
 from fewlabels.errors import MissingExtraError
 from fewlabels.training.loop import Report
+from fewlabels.training.systems import SYSTEMS
 
 CURVES = ("loss", "lr", "images_per_second", "val_1shot", "val_5shot")
 
@@ -30,7 +31,8 @@ def describe_epoch(report: Report) -> str:
     ]
     validated = [name for name in ("val_1shot", "val_5shot") if name in report]
     if validated:
-        parts.append(f"val PT+MAP {' / '.join(f'{report[name]:.1f}' for name in validated)}")
+        judge = SYSTEMS[report["objective"]].title if report["objective"] in SYSTEMS else "PT+MAP"
+        parts.append(f"val {judge} {' / '.join(f'{report[name]:.1f}' for name in validated)}")
     return "  ".join(parts)
 
 

@@ -171,8 +171,7 @@ class Recipe:
     @property
     def transform(self) -> str:
         """The transform of the trained network, as text for `fewlabels.data.transforms`."""
-        means, stds = (" ".join(map(str, values)) for values in (MEANS, STDS))
-        return f"resize({self.storage_size}) | crop({self.image_size}) | normalize({means}, {stds})"
+        return normalizing_transform(self.storage_size, self.image_size)
 
     @property
     def n_epochs(self) -> int:
@@ -194,7 +193,7 @@ class Recipe:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """From plain values, as a TOML file gives them."""
-        built: Self = _build(cls, values, where="the recipe")
+        built: Self = build(cls, values, where="the recipe")
         return built
 
     @classmethod
@@ -205,13 +204,19 @@ class Recipe:
             recipe: A name of `list_recipes`, or the path of a TOML file.
             changes: Such as "optimizer.lr=0.05" or "stages.0.epochs=10".
         """
-        values = _read(recipe)
+        values = read_values(recipe)
         for change in changes:
-            _apply(values, change)
+            apply_change(values, change)
         try:
             return cls.from_dict(values)
         except InputError as error:
             raise InputError(f"recipe {recipe}: {error}") from error
+
+
+def normalizing_transform(stored_size: int, image_size: int) -> str:
+    """The transform of images of short side `stored_size`, cropped to `image_size`."""
+    means, stds = (" ".join(map(str, values)) for values in (MEANS, STDS))
+    return f"resize({stored_size}) | crop({image_size}) | normalize({means}, {stds})"
 
 
 def list_recipes() -> list[str]:
@@ -221,7 +226,8 @@ def list_recipes() -> list[str]:
     return sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml"))
 
 
-def _read(recipe: str | Path) -> dict[str, Any]:
+def read_values(recipe: str | Path) -> dict[str, Any]:
+    """The content of a recipe of the package by name, or of a TOML file."""
     if str(recipe) in list_recipes():
         place = resources.files("fewlabels.training") / "recipes" / f"{recipe}.toml"
         text = place.read_text(encoding="utf-8")
@@ -238,7 +244,7 @@ def _read(recipe: str | Path) -> dict[str, Any]:
         raise FileFormatError(f"recipe {recipe} is not TOML ({error}).") from error
 
 
-def _apply(values: dict[str, Any], change: str) -> None:
+def apply_change(values: dict[str, Any], change: str) -> None:
     """Set one value in place: "optimizer.lr=0.05"."""
     name, separator, text = change.partition("=")
     if not separator:
@@ -259,7 +265,7 @@ def _apply(values: dict[str, Any], change: str) -> None:
         raise InputError(f"the recipe has no '{name}' to change.") from None
 
 
-def _build(kind: Any, values: Any, *, where: str) -> Any:
+def build(kind: Any, values: Any, *, where: str) -> Any:
     """A dataclass from plain values, each converted to the type of its field."""
     fields = {entry.name: entry for entry in dataclasses.fields(kind)}
     if not isinstance(values, Mapping):
@@ -284,7 +290,7 @@ def _build(kind: Any, values: Any, *, where: str) -> Any:
 
 def _convert(kind: Any, value: Any, *, where: str) -> Any:
     if dataclasses.is_dataclass(kind):
-        return _build(kind, value, where=where)
+        return build(kind, value, where=where)
     if get_origin(kind) is tuple:
         each = get_args(kind)[0]
         fixed = None if Ellipsis in get_args(kind) else len(get_args(kind))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fewlabels.training.recipe import Optimizer
 
-_ORDER, _SHARD = 0, 1  # the uses of a random stream
+_ORDER, _SHARD, _EPISODE = 0, 1, 2  # the uses of a random stream
 
 
 def learning_rate(settings: Optimizer, *, step: int, n_steps: int, steps_per_epoch: int) -> float:
@@ -45,3 +45,8 @@ def shard_streams(
     """The random streams of one shard of one step, on the host and on the device."""
     rng = np.random.default_rng([seed, _SHARD, step, shard])
     return rng, torch.Generator(device).manual_seed(int(rng.integers(2**62)))
+
+
+def episode_stream(seed: int, step: int) -> np.random.Generator:
+    """The random stream that draws the episodes of a step."""
+    return np.random.default_rng([seed, _EPISODE, step])
