@@ -157,3 +157,20 @@ def test_class_sizes_lie_in_their_intervals(make_blobs, hide, k):
             assert (labels == way).sum() <= size.low <= size.expected <= size.high <= len(true)
             inside.append(size.low <= (true == way).sum() <= size.high)
     assert np.mean(inside) >= 0.8
+
+
+@pytest.mark.parametrize("method", ["folder", "map-folder"])
+def test_confirmed_guesses_are_no_evidence(make_blobs, hide, method):
+    """Wrong guesses that a person confirms at once must not make the estimate rise."""
+    blobs = make_blobs(spread=2.4, per_class=40)
+    vectors = prepare(blobs.features, method=method)
+    labels = hide(blobs.labels, 4)
+    own = labels >= 0
+    answer = solve(vectors, labels, n_way=4)
+    before = estimate_accuracy(vectors, labels, n_way=4)
+    labels[answer.labels == 0] = np.where(own, labels, 0)[answer.labels == 0]  # "Confirm all"
+    everything = estimate_accuracy(vectors, labels, n_way=4)
+    found = estimate_accuracy(vectors, labels, n_way=4, evidence=own)
+    assert found.n_hidden == before.n_hidden == 16
+    assert everything.n_hidden > 40
+    assert estimate_accuracy(vectors, labels, n_way=4, evidence=np.zeros_like(own)) is None

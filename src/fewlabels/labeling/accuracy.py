@@ -42,7 +42,7 @@ class EstimateSettings:
     learning_exponent: float = 0.2
     # Half the width of the interval of a class size: this many times the variance of its members'
     # probabilities, beside 1.96 times the root. Errors of a model are not independent. It covers 90
-    # to 97 % of the classes of validation folders (benchmarks/folder_methods.py --sizes).
+    # to 97 % of the classes of validation folders (benchmarks/folders.py --sizes).
     size_error: float = 0.75
 
 
@@ -87,6 +87,7 @@ def estimate_accuracy(
     *,
     n_way: int,
     answer: Answer | None = None,
+    evidence: NDArray[np.bool_] | None = None,
     cancelled: Callable[[], bool] = lambda: False,
     pool: Executor | None = None,
     settings: EstimateSettings = SETTINGS,
@@ -98,15 +99,18 @@ def estimate_accuracy(
         labels: Class numbers of all items, -1 where unknown, (N,).
         n_way: Number of classes.
         answer: For these labels; where its method hid labels itself, nothing is solved again.
+        evidence: Which labels count, (N,); all by default. A guess of the model that a person
+            confirmed, one of many at once, says little about the model.
         cancelled: Asked before each group; when it returns True, the result is None.
         pool: Threads that solve the groups.
         settings: Numbers of the estimate.
     """
     if vectors.method.hides_labels:
         answer = solve(vectors, labels, n_way=n_way) if answer is None else answer
-        return None if cancelled() else _estimate_from(answer, labels, settings)
+        return None if cancelled() else _estimate_from(answer, labels, evidence, settings)
     rows = _draw(labels, settings)
     vectors, labels = vectors.subset(rows), labels[rows]
+    counted = np.ones(len(labels), dtype=bool) if evidence is None else evidence[rows]
 
     def predict(hidden: NDArray[np.int64]) -> _Predicted | None:
         if cancelled():
@@ -114,6 +118,7 @@ def estimate_accuracy(
         kept = labels.copy()
         kept[hidden] = -1
         answer = solve(vectors, kept, n_way=n_way)
+        hidden = hidden[counted[hidden]]
         # Not calibrated: the temperatures of the groups differ by chance.
         sure = answer.uncalibrated.max(axis=1)
         return _Predicted(answer.labels[hidden] == labels[hidden], sure[hidden], sure[labels < 0])
@@ -128,14 +133,19 @@ def estimate_accuracy(
     if not predicted or len(predicted) < len(found):
         return None
     joined = _Predicted(*(np.concatenate(parts) for parts in zip(*predicted, strict=True)))
-    return _estimate(joined, settings)
+    return _estimate(joined, settings) if len(joined.right) else None
 
 
 def _estimate_from(
-    answer: Answer, labels: NDArray[np.int64], settings: EstimateSettings
+    answer: Answer,
+    labels: NDArray[np.int64],
+    evidence: NDArray[np.bool_] | None,
+    settings: EstimateSettings,
 ) -> Estimate | None:
     """The estimate from labels that the method hid itself; None where it hid none."""
     rows, held_out = _held_out(answer, labels)
+    if evidence is not None:
+        rows, held_out = rows[evidence[rows]], held_out[evidence[rows]]
     if not len(rows):
         return None
     right = held_out.argmax(axis=1) == labels[rows]

@@ -19,6 +19,7 @@ from fewlabels.features.extraction import Progress, extract
 from fewlabels.features.store import FeatureStore
 from fewlabels.io.stamps import short_hash
 from fewlabels.io.words import count, listing, split_names
+from fewlabels.labeling.journal import CONFIRMED, GivenLabel
 
 DEFAULT_BACKBONE = "efficientnet-lite0"  # small, accurate, and its weights are installed by pip
 
@@ -84,6 +85,12 @@ class Collection:
         found = np.full(len(self), -1, dtype=np.int64)
         for name, label in labels.items():
             found[self.rows[name]] = numbers[label]
+        return found
+
+    def independent(self, given: Mapping[str, GivenLabel]) -> NDArray[np.bool_]:
+        """Which items have a label that is not one of many guesses confirmed at once, (N,)."""
+        found = np.zeros(len(self), dtype=bool)
+        found[[self.rows[name] for name, each in given.items() if each.origin != CONFIRMED]] = True
         return found
 
     def with_images(self, images: ImageSet, root: Path) -> Self:

@@ -236,12 +236,13 @@ class Outcome:
         """Counts and settings, for JSON."""
         by_model = [row for row in self.rows if row.origin == MODEL or not row.origin]
         collection = self.inputs.collection
+        sure = self.answer.confidences[: len(self.rows)][self.numbers[: len(self.rows)] < 0]
         return {
             "images": len(self.rows),
             "given": len(self.rows) - len(by_model),
             "labelled": sum(row.origin == MODEL for row in self.rows),
             "left_out": sum(not row.label for row in self.rows),
-            "doubtful": sum(row.confidence < doubtful_below(self.estimate) for row in by_model),
+            "doubtful": int((sure < doubtful_below(self.estimate)).sum()),
             **({} if self.none_of_these is None else {"none_of_these": len(self.outliers)}),
             "classes": dict(sorted(Counter(row.label for row in self.rows if row.label).items())),
             "class_sizes": {
@@ -294,7 +295,10 @@ def label_inputs(
     with one_thread() as n_cores, ThreadPoolExecutor(n_cores) as pool:  # one solution per core
         solving = pool.submit(solve, vectors, numbers, n_way=n_way, none_of_these=none_of_these)
         given = solving.result() if vectors.method.hides_labels else None
-        estimate = estimate_accuracy(vectors, numbers, n_way=n_way, answer=given, pool=pool)
+        evidence = collection.independent(inputs.given)
+        estimate = estimate_accuracy(
+            vectors, numbers, n_way=n_way, answer=given, evidence=evidence, pool=pool
+        )
         answer = solving.result()
         wrong = find_contradictions(answer, numbers, least=LIMITS.contradicted)
         right = compare_hidden(vectors, numbers, answer, tuple(RIVALS)) if estimate else {}

@@ -21,7 +21,7 @@ from fewlabels.io.words import count
 from fewlabels.labeling.collection import Collection
 from fewlabels.labeling.journal import MODEL
 from fewlabels.labeling.outcome import Outcome, Score, describe_outliers
-from fewlabels.labeling.suggestions import LIMITS
+from fewlabels.labeling.suggestions import doubtful_below
 from fewlabels.labeling.thumbnails import make_square
 
 TEMPLATE = resources.files("fewlabels.labeling") / "report.html"
@@ -61,6 +61,7 @@ def build_report(outcome: Outcome, truth: Mapping[str, str] | None = None) -> st
         "map": _map(outcome),
         "proportions": _proportions(outcome, score),
         "suggested": _suggested(outcome),
+        "wrong": _wrong(outcome),
         "confusion": ""
         if score is None
         else _pairs(outcome, truth or {}) + _confusion(outcome, score),
@@ -117,7 +118,10 @@ def _proportions(outcome: Outcome, score: Score | None) -> str:
     labels = outcome.answer.labels[: outcome.inputs.n_listed]
     sizes = np.bincount(labels, minlength=n_way)
     given = np.bincount(outcome.numbers[outcome.numbers >= 0], minlength=n_way)
-    unsure = (outcome.answer.confidences < LIMITS.doubtful)[: len(labels)]
+    limit = doubtful_below(outcome.estimate)
+    unsure = (outcome.answer.confidences < limit)[: len(labels)] & (outcome.numbers < 0)[
+        : len(labels)
+    ]
     doubtful = np.bincount(labels[unsure], minlength=n_way)
     known = outcome.numbers[: len(labels)] >= 0
     found = sizes - np.bincount(labels[known], minlength=n_way)
@@ -133,14 +137,16 @@ def _proportions(outcome: Outcome, score: Score | None) -> str:
         rows.append(
             f'<tr><th scope="row"><i style="background:{color(number)}"></i>'
             f"{_text(outcome.class_names[number])}</th>"
-            f"{_number(f'{sizes[number]:,}')}{_number(f'{given[number]:,}')}"
+            f"{_number(f'{sizes[number]:,}')}"
+            f"{_number(f'{outcome.sizes[number].low:,} – {outcome.sizes[number].high:,}')}"
+            f"{_number(f'{given[number]:,}')}"
             f"{_number(f'{doubtful[number]:,}')}{_number(share)}"
             f'<td class="bar">{meter}</td></tr>'
         )
     what = "not doubtful" if score is None else "found right"
     columns = "".join(
         f'<th scope="col" class="number">{head}</th>'
-        for head in ("images", "given", "doubtful", what)
+        for head in ("images", "probably", "given", "doubtful", what)
     )
     return (
         f'<table><thead><tr><th scope="col">class</th>{columns}<td class="bar"></td></tr></thead>'
@@ -151,21 +157,44 @@ def _proportions(outcome: Outcome, score: Score | None) -> str:
 def _suggested(outcome: Outcome) -> str:
     """The images to label first, with their names."""
     place = outcome.inputs.collection.rows
+    labels, sure = outcome.answer.labels, outcome.answer.confidences
     rows = [place[name] for name in outcome.suggest(N_SUGGESTED)]
-    if not rows:
+    note = (
+        "Uncertain, typical of many, and different from each other: their labels help most. "
+        "<code>fewlabels serve</code> shows them on a page."
+    )
+    found = [(row, float(sure[row]), outcome.class_names[labels[row]]) for row in rows]
+    return _pictures("Label these first", note, outcome, found)
+
+
+def _wrong(outcome: Outcome) -> str:
+    """Given labels that the model contradicts, with the class that it sees there."""
+    note = (
+        "With its own label hidden, each of these looks like another class, named below it. "
+        "Look at them again; the model may be wrong too."
+    )
+    found = []
+    for row, number, confidence in outcome.contradictions[:N_SUGGESTED]:
+        given = outcome.class_names[outcome.numbers[row]]
+        found.append((row, confidence, f"{outcome.class_names[number]}, not {given}"))
+    return _pictures("Labels that may be wrong", note, outcome, found)
+
+
+def _pictures(
+    title: str, note: str, outcome: Outcome, found: Sequence[tuple[int, float, str]]
+) -> str:
+    """A section of pictures with a confidence, words and the name below each; empty without any."""
+    if not found:
         return ""
     figures = []
-    for row in rows:
-        name = outcome.inputs.collection.names[row]
-        label = outcome.class_names[outcome.answer.labels[row]]
-        sure = f"{outcome.answer.confidences[row]:.0%}"
-        caption = f"<figcaption><b>{sure}</b> {_text(label)}<br>{_text(name)}</figcaption>"
-        title = _text(f"{name} · {label} · {sure}")
+    for row, confidence, words in found:
+        name, sure = outcome.inputs.collection.names[row], f"{confidence:.0%}"
+        caption = f"<figcaption><b>{sure}</b> {_text(words)}<br>{_text(name)}</figcaption>"
         shown = _shown(outcome.inputs.collection, row)
-        figures.append(f'<figure title="{title}">{shown}{caption}</figure>')
+        tip = _text(f"{name} · {words} · {sure}")
+        figures.append(f'<figure title="{tip}">{shown}{caption}</figure>')
     return (
-        '<section><h2>Label these first</h2><p class="note">Uncertain, and different from each '
-        "other: their labels help most. <code>fewlabels serve</code> shows them on a page.</p>"
+        f'<section><h2>{title}</h2><p class="note">{note}</p>'
         f'<div class="outliers">{"".join(figures)}</div></section>'
     )
 

@@ -25,7 +25,12 @@ from numpy.typing import NDArray
 from fewlabels.errors import InputError
 from fewlabels.features import read_features
 from fewlabels.io.words import count
-from fewlabels.labeling.accuracy import Estimate, estimate_accuracy
+from fewlabels.labeling.accuracy import (
+    Estimate,
+    estimate_accuracy,
+    estimate_sizes,
+    find_contradictions,
+)
 from fewlabels.labeling.answer import (
     DEFAULT_METHOD,
     Answer,
@@ -50,7 +55,7 @@ from fewlabels.labeling.journal import (
 from fewlabels.labeling.labels_file import check_label, read_labels, remark_lost
 from fewlabels.labeling.outputs import LabelRow, make_rows
 from fewlabels.labeling.project import Project, check_place, is_project
-from fewlabels.labeling.suggestions import LIMITS, advise, list_outliers, suggest
+from fewlabels.labeling.suggestions import LIMITS, advise, doubtful_below, list_outliers, suggest
 
 PAUSE = 0.35  # seconds without a decision before the thorough answer is computed
 N_SUGGESTED = 24
@@ -77,6 +82,7 @@ class State:
     suggested: Sequence[int] = ()
     # Rows that probably belong to no class, with this probability; the most probable first.
     outliers: Sequence[tuple[int, float]] = ()
+    suspicious: Sequence[int] = ()  # rows whose given label looks wrong, the surest first
     changed: Sequence[int] = ()  # rows, besides those decided, whose label the decision changed
     undo: Batch | None = None  # what would be undone
     redo: Batch | None = None
@@ -107,7 +113,10 @@ class Session:
         """
         self.project = project
         self.collection = project.load() if collection is None else collection
-        self.vectors = prepare(self.collection.features, method=method, settings=settings)
+        dataset = self.collection.provenance.get("dataset")
+        self.vectors = prepare(
+            self.collection.features, method=method, settings=settings, dataset=dataset
+        )
         self._lock = threading.Lock()  # one decision at a time
         self._wake, self._stop = threading.Event(), threading.Event()
         # Versions of an earlier server, which an open page may still have, are others.
@@ -273,7 +282,10 @@ class Session:
             return state
         names = self.collection.names
         suggested = [row for row in last.suggested if state.is_open(names[row])]
-        state = replace(state, estimate=last.estimate, suggested=suggested)
+        suspicious = [
+            row for row in last.suspicious if given.get(names[row]) == last.given.get(names[row])
+        ]
+        state = replace(state, estimate=last.estimate, suggested=suggested, suspicious=suspicious)
         if len(active) < 2:
             return replace(state, outliers=[], estimate=None)
         outliers = [(row, p) for row, p in last.outliers if state.is_open(names[row])]
@@ -309,7 +321,15 @@ class Session:
         n, names = N_SUGGESTED + len(state.marks), self.collection.names
         suggested = suggest(self.vectors, state.numbers, state.answer, n=n)
         suggested = [row for row in suggested if state.is_open(names[row])][:N_SUGGESTED]
-        return replace(state, settled=True, estimate=estimate, suggested=suggested)
+        state = replace(state, settled=True, estimate=estimate, suggested=suggested)
+        return replace(state, suspicious=self._suspect(state))
+
+    def _suspect(self, state: State) -> list[int]:
+        """Rows whose given label the thorough answer contradicts."""
+        if state.answer is None:
+            return []
+        found = find_contradictions(state.answer, state.numbers, least=LIMITS.contradicted)
+        return [each.row for each in found]
 
     def _estimate(self, state: State) -> Estimate | None:
         """The estimate of accuracy; None if a decision was made meanwhile."""
@@ -320,6 +340,7 @@ class Session:
             state.numbers,
             n_way=len(state.active),
             answer=state.answer,
+            evidence=self.collection.independent(state.given),
             cancelled=partial(self._outdated, state),
         )
 
@@ -402,7 +423,11 @@ class Session:
             "changed": list(state.changed),
             "suggested": [int(row) for row in state.suggested],
             "outliers": [(row, round(PERMILLE * p)) for row, p in state.outliers],
-            "doubtful_below": round(PERMILLE * LIMITS.doubtful),
+            "suspicious": list(state.suspicious),
+            "sizes": []
+            if state.answer is None
+            else [(size.low, size.high) for size in estimate_sizes(state.answer, state.numbers)],
+            "doubtful_below": round(PERMILLE * doubtful_below(estimate)),
             "estimate": None if estimate is None else estimate._asdict(),
             "undo": None if state.undo is None else state.undo._asdict(),
             "redo": None if state.redo is None else state.redo._asdict(),
