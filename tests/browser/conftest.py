@@ -61,7 +61,7 @@ class Server:
     def end(self) -> None:
         if self.process.poll() is None:
             self.process.terminate()
-        self.process.communicate(timeout=20)
+        self.process.communicate(timeout=120)
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ def visit(browser):
 
     def go(address: str, *, width: int = 1200, height: int = 800, **options):
         context = browser.new_context(viewport={"width": width, "height": height}, **options)
-        context.set_default_timeout(15_000)
+        context.set_default_timeout(60_000)  # a busy machine
         contexts.append(context)
         page = context.new_page()
         page.on("pageerror", lambda error: complaints.append(str(error)))

@@ -440,6 +440,7 @@ def test_only_pictures_in_sight_are_fetched(project, serve, visit, browser):
     page.goto(serve(project))
     page.wait_for_selector(".tile img.there")
     page.keyboard.press("+")
+    page.wait_for_selector('#grid[aria-busy="false"]')  # the answer may put others in sight
     page.wait_for_function(ALL_THERE)
     assert 0 < len(set(asked)) < 60
     page.clock.pause_at(page.evaluate("Date.now()") / 1000 + 1)

@@ -52,7 +52,7 @@ def test_what_makes_a_variant_is_not_written(tmp_path):
         ("[map.1-shot\n", "is not TOML"),
         (
             "[knn.1-shot]\nbeta = 1",
-            "must be one of ncm-raw, ncm, kmeans, .*map-truth, folder, got 'knn'",
+            "must be one of ncm-raw, ncm, kmeans, .*map-truth, logistic, folder, got 'knn'",
         ),
         ("map = 3", "tables such as"),
         ("[map]\nbeta = 1", "must be named by its shots"),

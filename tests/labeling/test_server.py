@@ -61,7 +61,7 @@ def visitor(folder):
     thread.start()
     while not server.started:
         time.sleep(0.01)
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=120) as client:
         yield client
     server.should_exit = True
     thread.join()
