@@ -1,134 +1,343 @@
-"""What neighborhood features and calibration add in large folders that `fewlabels label` labels.
+"""Whole folders: the folder method against what a person could put together from scikit-learn.
 
-    python benchmarks/folders.py
+    python benchmarks/folders.py [--choose | --sizes | --draw] [--jobs N] [FOLDER ...]
 
-Validation classes of the artifacts, in folders of 1,000 to 5,000 images, even or with class sizes
-drawn from a Dirichlet(2), one or five labels per class. "alone" is the same classifier without
-neighborhood features. The calibration errors are of the probabilities before and after calibration.
-Writes benchmarks/results/folders.json.
+All classes at once, k random labels per class, every other image unlabelled; accuracy on the
+unlabelled ones in %, mean of the draws. Folders: the demo's groceries,
+`../shared/features/folders`, and classes of the artifacts. Class sizes as they are, or uneven
+(Dirichlet(2)). The methods of scikit-learn get the same preprocessed vectors of norm 1; C of
+logistic regression is found by cross-validation, or 30 where a class has one label. Writes
+folders.json and folders.png into benchmarks/results/; --draw makes the picture again.
+
+With --choose: validation folders only, one number of the method changed at a time: how much each
+is worth (sensitivity). With --sizes: how often the interval of a class size holds the truth.
+Butterflies, CUB novel and CIFAR-FS novel take no part in either.
 """
 
+import argparse
 import json
+import time
+import warnings
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import torch
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
+from sklearn.neighbors import NearestCentroid
+from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
+from sklearn.svm import LinearSVC
 
 from fewlabels.confidence.calibration import expected_calibration_error
 from fewlabels.evaluation.results import versions
 from fewlabels.features import FeatureSet
+from fewlabels.features.store import FeatureStore
+from fewlabels.fitting import Rows
+from fewlabels.labeling.accuracy import estimate_accuracy, estimate_sizes
 from fewlabels.labeling.answer import prepare, solve
+from fewlabels.labeling.collection import Extraction
+from fewlabels.labeling.inputs import read_inputs
+from fewlabels.methods import folder, logistic
 
 HERE = Path(__file__).parent
-N_DRAWS = 4
-SHOTS = (1, 5)
-ALPHA = 2.0  # of the Dirichlet distribution that uneven class sizes come from
-
-
-class Kind(NamedTuple):
-    """A kind of folder: features, number of classes, and mean number of images per class."""
-
-    features: str
-    n_way: int
-    size: int
-
-
-KINDS = (
-    Kind("cifar-fs/wrn28-10", 16, 100),
-    Kind("cifar-fs/wrn28-10", 16, 300),
-    Kind("cifar-fs/resnet12", 16, 100),
-    Kind("cifar-fs/resnet12", 16, 300),
-    Kind("cub/resnet18", 50, 20),
-    Kind("cub/resnet18", 50, 36),
+SHARED = HERE.parents[1] / "shared" / "features" / "folders"
+ARTIFACTS = HERE.parent / "artifacts"
+SHOTS = (1, 2, 5, 10, 20)
+VALIDATION = (
+    "groceries",
+    "trash",
+    "textures",
+    "steel",
+    "cub/resnet18:val",
+    "cifar-fs/wrn28-10:val",
 )
+KEPT_OUT = ("butterflies", "cub/resnet18:novel", "cifar-fs/wrn28-10:novel")
+PER_CLASS = 150  # rows of the artifacts' classes that take part
+N_DRAWS = 5
+ALTERNATIVES = {
+    "folder": {
+        "n_components": (128, 384),
+        "whitening_variance": (1.0, 10.0),
+        "shrinkage": (0.1, 0.6),
+        "n_rounds": (2, 8),
+        "graph_weight": (0.0, 10.0),
+        "temperature": (1.0, 4.0),
+        "weights": ((0.8, 0.05, 0.0), (0.8, 0.0, 0.2), (0.0, 0.05, 0.2), (0.8, 0.05, 0.2)),
+        "weight_precision": (10.0, 100.0),
+    },
+    "logistic": {"inverse_penalty": (10.0, 100.0)},
+}
+NUMBERS = {"folder": (folder, "CONSTANTS"), "logistic": (logistic, "LOGISTIC")}
 
 
-def draw_folder(
-    features: FeatureSet, kind: Kind, *, n_shot: int, uneven: bool, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of the folder, by class, and their labels, -1 but for the first of each class."""
-    sizes = rng.dirichlet([ALPHA] * kind.n_way) if uneven else np.full(kind.n_way, 1 / kind.n_way)
-    rows, labels = [], []
-    for way, source in enumerate(rng.permutation(features.n_classes)[: kind.n_way]):
-        mine = rng.permutation(np.flatnonzero(features.labels == source))
-        size = min(round(sizes[way] * kind.size * kind.n_way) + n_shot, len(mine))
-        rows.append(mine[:size])
-        labels.append(np.where(np.arange(size) < n_shot, way, -1))
-    return np.concatenate(rows), np.concatenate(labels)
+class Task(NamedTuple):
+    """One draw of one kind of folder."""
+
+    folder: str
+    k: int
+    uneven: bool
+    seed: int
 
 
-def measure(features: FeatureSet, kind: Kind, *, n_shot: int, uneven: bool) -> dict[str, object]:
-    """Means over the draws, in percent."""
-    found = []
-    for seed in range(N_DRAWS):
-        rows, labels = draw_folder(
-            features, kind, n_shot=n_shot, uneven=uneven, rng=np.random.default_rng(seed)
-        )
-        known = labels >= 0
-        of_source = {
-            int(source): int(way)
-            for source, way in zip(features.labels[rows][known], labels[known], strict=True)
-        }
-        truth = torch.tensor([of_source[int(source)] for source in features.labels[rows]])[~known]
-        vectors = prepare(features.features[rows])
-        answer = solve(vectors, labels, n_way=kind.n_way)
-        support, given, query = (
-            vectors.x[known][None],
-            torch.as_tensor(labels[known])[None],
-            vectors.x[~known][None],
-        )
-        method = vectors.method.configure(n_shot=n_shot)
-        alone = method.assign(
-            support, given, query, n_way=kind.n_way, neighborhood=(support, query)
-        )
-        decided = torch.as_tensor(answer.labels)[~known]
-        before, after = (
-            torch.as_tensor(probabilities[~known])[None]
-            for probabilities in (answer.uncalibrated, answer.probabilities)
-        )
-        found.append(
-            (
-                len(rows),
-                100 * float((decided == truth).double().mean()),
-                100 * float((alone.labels[0] == truth).double().mean()),
-                100 * expected_calibration_error(before, decided[None], truth[None]),
-                100 * expected_calibration_error(after, decided[None], truth[None]),
-            )
-        )
-    n_images, *means = (float(mean) for mean in np.mean(found, axis=0))
-    names = ("right", "right_alone", "calibration_error_before", "calibration_error")
+@cache
+def load(name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Features (N, D) and class numbers (N,) of a folder."""
+    if name == "groceries":
+        collection = read_inputs(
+            HERE.parent / "examples" / "grocery", extraction=Extraction(store=FeatureStore())
+        ).collection
+        classes = [path.split("/")[0] for path in collection.names]
+        return collection.features, np.unique(classes, return_inverse=True)[1]
+    if ":" not in name:
+        found = np.load(SHARED / f"{name}.npz")
+        return found["features"].astype(np.float32), found["labels"].astype(int)
+    path, split = name.split(":")
+    features = FeatureSet.load(ARTIFACTS / path / f"{split}.safetensors")
+    rng = np.random.default_rng(0)
+    rows = np.concatenate(
+        [
+            rng.permutation(np.flatnonzero(features.labels == way))[:PER_CLASS]
+            for way in range(features.n_classes)
+        ]
+    )
+    return np.asarray(features.features[rows], dtype=np.float32), features.labels[rows]
+
+
+def draw(
+    x: np.ndarray, y: np.ndarray, k: int, *, seed: int, uneven: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Features, true classes, and labels: k per class, -1 elsewhere."""
+    rng = np.random.default_rng(seed)
+    n_way = int(y.max()) + 1
+    if uneven:
+        sizes = rng.dirichlet([2.0] * n_way)
+        counts = np.bincount(y)
+        wanted = (sizes / sizes.max() * counts.max()).astype(int) + k
+        keep = [
+            rng.permutation(np.flatnonzero(y == way))[: min(wanted[way], counts[way])]
+            for way in range(n_way)
+        ]
+        x, y = x[np.concatenate(keep)], y[np.concatenate(keep)]
+    labels = np.full(len(y), -1)
+    for way in range(n_way):
+        labels[rng.permutation(np.flatnonzero(y == way))[:k]] = way
+    return x, y, labels
+
+
+def sklearn_methods(x: np.ndarray, labels: np.ndarray, k: int) -> dict[str, np.ndarray]:
+    """Labels of all rows by each method of scikit-learn."""
+    known = labels >= 0
+    spreading = LabelSpreading(kernel="knn", n_neighbors=20, max_iter=100)
+    logistic = LogisticRegression(C=30, max_iter=200)
+    if k > 1:
+        logistic = LogisticRegressionCV(Cs=[3, 30, 300], cv=min(3, k), max_iter=200)
+    training = SelfTrainingClassifier(LogisticRegression(C=30, max_iter=50), max_iter=3)
     return {
-        **kind._asdict(),
-        "n_images": round(n_images),
-        "n_shot": n_shot,
-        "uneven": uneven,
-        **dict(zip(names, means, strict=True)),
+        "nearest class mean": NearestCentroid().fit(x[known], labels[known]).predict(x),
+        "logistic regression": logistic.fit(x[known], labels[known]).predict(x),
+        "linear SVM": LinearSVC().fit(x[known], labels[known]).predict(x),
+        "label spreading": spreading.fit(x, labels).transduction_,
+        "self-training": training.fit(x, labels).predict(x),
     }
 
 
-def main() -> None:
-    """Measure, print, write."""
-    cells = []
-    for kind in KINDS:
-        features = FeatureSet.load(HERE.parent / "artifacts" / kind.features / "val.safetensors")
-        for uneven in (False, True):
-            for n_shot in SHOTS:
-                cell = measure(features, kind, n_shot=n_shot, uneven=uneven)
-                cells.append(cell)
-                classes = f"{kind.n_way} {'uneven' if uneven else 'even'} classes"
-                print(
-                    f"{kind.features}, {classes}, {cell['n_images']:,} images, "
-                    f"{n_shot} labels per class: "
-                    f"{cell['right']:.1f} % right, alone {cell['right_alone']:.1f} %; "
-                    f"calibration error {cell['calibration_error_before']:.1f} -> "
-                    f"{cell['calibration_error']:.1f} %",
-                    flush=True,
-                )
-    (HERE / "results" / "folders.json").write_text(
-        json.dumps({"versions": versions(), "draws": N_DRAWS, "cells": cells}, indent=1) + "\n"
+def measure(task: Task) -> dict[str, object]:
+    """Accuracies in % of all methods, calibration error, the estimate, and seconds."""
+    _begin()
+    x, y, labels = draw(*load(task.folder), task.k, seed=task.seed, uneven=task.uneven)
+    unknown = labels < 0
+    found = {}
+    for method in ("map-folder", "folder"):
+        begun = time.perf_counter()
+        rows = prepare(x, method=method)
+        answer = solve(rows, labels, n_way=int(y.max()) + 1)
+        seconds = time.perf_counter() - begun
+        found[method] = 100 * float((answer.labels == y)[unknown].mean())
+    estimate = estimate_accuracy(rows, labels, n_way=int(y.max()) + 1, answer=answer)
+    error = expected_calibration_error(
+        *(torch.tensor(each[unknown])[None] for each in (answer.probabilities, answer.labels, y))
     )
+    shaped = rows.x.numpy().astype(np.float64)
+    for method, labelled in sklearn_methods(shaped, labels, task.k).items():
+        found[method] = 100 * float((labelled == y)[unknown].mean())
+    truth = found["folder"] / 100
+    return {
+        "task": task,
+        "accuracy": found,
+        "calibration_error": 100 * error,
+        "seconds": seconds,
+        "covered": None if estimate is None else estimate.low <= truth <= estimate.high,
+    }
+
+
+def compare(jobs: int, folders: Sequence[str] = ()) -> None:
+    """All methods on some folders, or on all; other folders keep what was measured before."""
+    tasks = [
+        Task(name, k, uneven, seed)
+        for name in folders or (*VALIDATION, *KEPT_OUT)
+        for uneven in (False, True)
+        for k in SHOTS
+        for seed in range(N_DRAWS)
+    ]
+    found: dict[tuple[str, int, bool], list[dict]] = {}
+    for each in _run(tasks, jobs):
+        found.setdefault(each["task"][:3], []).append(each)
+        print(each, flush=True)
+    before = json.loads((HERE / "results" / "folders.json").read_text())["cells"]
+    cells = [cell for cell in before if cell["folder"] not in {name for name, _, _ in found}]
+    for (name, k, uneven), draws in found.items():
+        accuracies = {
+            method: round(float(np.mean([each["accuracy"][method] for each in draws])), 2)
+            for method in draws[0]["accuracy"]
+        }
+        covered = [each["covered"] for each in draws if each["covered"] is not None]
+        cells.append(
+            {
+                "folder": name,
+                "k": k,
+                "uneven": uneven,
+                "accuracy": accuracies,
+                "calibration_error": _mean(draws, "calibration_error"),
+                "seconds": _mean(draws, "seconds"),
+                "covered": f"{sum(covered)} of {len(covered)}",
+            }
+        )
+    _write("folders", {"versions": versions(), "draws": N_DRAWS, "cells": cells})
+    draw_picture()
+
+
+def draw_picture(jobs: int = 1) -> None:  # noqa: ARG001 - as the others
+    """Mean accuracy over the folders by labels per class, one line per method."""
+    import matplotlib.pyplot as plt
+
+    cells = json.loads((HERE / "results" / "folders.json").read_text())["cells"]
+    methods = sorted(
+        cells[0]["accuracy"], key=lambda name: -sum(cell["accuracy"][name] for cell in cells)
+    )
+    figure, panels = plt.subplots(1, 2, figsize=(9.5, 4.2), sharey=True, layout="constrained")
+    for panel, uneven in zip(panels, (False, True), strict=True):
+        for name in methods:
+            means = [
+                np.mean(
+                    [
+                        cell["accuracy"][name]
+                        for cell in cells
+                        if cell["k"] == k and cell["uneven"] == uneven
+                    ]
+                )
+                for k in SHOTS
+            ]
+            ours = name == "folder"
+            style = {"color": "#b3401b", "linewidth": 2.6} if ours else {"linewidth": 1.2}
+            panel.plot(SHOTS, means, marker="o", markersize=3.5, label=name, **style)
+        panel.set_xscale("log", base=2)
+        panel.set_xticks(SHOTS, [str(k) for k in SHOTS])
+        panel.set_xlabel("labels per class")
+        panel.set_title("uneven classes" if uneven else "classes as they are", loc="left")
+        panel.spines[["top", "right"]].set_visible(False)
+        panel.grid(axis="y", linewidth=0.4)
+    panels[0].set_ylabel("right of the unlabelled images in %, mean of the folders")
+    panels[1].legend(frameon=False, loc="lower right", fontsize=8)
+    figure.savefig(HERE / "results" / "folders.png", dpi=150)
+
+
+def score(task: Task) -> float:
+    """Accuracy of the folder method in %."""
+    _begin()
+    x, y, labels = draw(*load(task.folder), task.k, seed=task.seed, uneven=task.uneven)
+    rows = Rows.prepare(torch.tensor(x), "folder", keep_neighbors=True)
+    numbers = rows.fit(torch.tensor(labels)).numbers.numpy()
+    return 100 * float((numbers == y[labels < 0]).mean())
+
+
+def choose(jobs: int) -> None:
+    """Mean accuracy on validation folders with one number of the method changed at a time."""
+    kinds = ((1, False), (2, True), (5, False), (20, True))  # k, uneven
+    tasks = [Task(name, k, uneven, 0) for name in VALIDATION for k, uneven in kinds]
+    changes: list[tuple[str, str, object]] = [("folder", "", None)]
+    for method, numbers in ALTERNATIVES.items():
+        changes += [(method, number, value) for number, each in numbers.items() for value in each]
+    with ProcessPoolExecutor(jobs) as pool:
+        parts = list(
+            pool.map(_score_changed, *zip(*((*each, tasks) for each in changes), strict=True))
+        )
+    base = parts[0]
+    table = [
+        {"number": number, "value": str(value), "accuracy": part, "worth": round(base - part, 2)}
+        for (_, number, value), part in zip(changes, parts, strict=True)
+    ]
+    _write("folder_sensitivity", table)
+
+
+def _score_changed(method: str, number: str, value: object, tasks: Iterable[Task]) -> float:
+    """Mean accuracy with one number of a method changed."""
+    module, name = NUMBERS[method]
+    if number:
+        setattr(module, name, replace(getattr(module, name), **{number: value}))
+    accuracy = round(float(np.mean([score(task) for task in tasks])), 2)
+    if number:
+        setattr(module, name, type(getattr(module, name))())
+    print(number, value, accuracy, flush=True)
+    return accuracy
+
+
+def cover(task: Task) -> list[bool]:
+    """Whether the interval of each class size holds the truth."""
+    _begin()
+    x, y, labels = draw(*load(task.folder), task.k, seed=task.seed, uneven=task.uneven)
+    n_way = int(y.max()) + 1
+    sizes = estimate_sizes(solve(prepare(x), labels, n_way=n_way), labels)
+    counts = np.bincount(y, minlength=n_way)
+    return [size.low <= n <= size.high for size, n in zip(sizes, counts, strict=True)]
+
+
+def cover_sizes(jobs: int) -> None:
+    """How many of the class sizes lie in their intervals, by labels per class."""
+    table = {}
+    for k in SHOTS:
+        tasks = [Task(name, k, uneven, 0) for name in VALIDATION for uneven in (False, True)]
+        inside = [each for found in _run(tasks, jobs, cover) for each in found]
+        table[str(k)] = f"{sum(inside)} of {len(inside)}"
+        print(k, table[str(k)], flush=True)
+    _write("folder_sizes", table)
+
+
+def _begin() -> None:
+    """One thread per process, without the warnings of small classes."""
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore", ConvergenceWarning)
+    warnings.simplefilter("ignore", UserWarning)
+    warnings.simplefilter("ignore", FutureWarning)
+
+
+def _run(tasks: list[Task], jobs: int, work=measure) -> Iterable:
+    with ProcessPoolExecutor(jobs) as pool:
+        yield from pool.map(work, tasks)
+
+
+def _mean(draws: list[dict], key: str) -> float:
+    return round(float(np.mean([each[key] for each in draws])), 2)
+
+
+def _write(name: str, found: object) -> None:
+    (HERE / "results" / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    main()
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--choose", action="store_true")
+    parser.add_argument("--sizes", action="store_true")
+    parser.add_argument("--draw", action="store_true")
+    parser.add_argument("folders", nargs="*")
+    parser.add_argument("--jobs", type=int, default=1)
+    options = parser.parse_args()
+    chosen = {choose: options.choose, cover_sizes: options.sizes, draw_picture: options.draw}
+    if other := next((each for each, wanted in chosen.items() if wanted), None):
+        other(options.jobs)
+    else:
+        compare(options.jobs, options.folders)

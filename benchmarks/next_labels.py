@@ -5,8 +5,8 @@
 One random label per class to begin with; then batches of a tenth of the labels so far, at least
 five, chosen by the rule and labelled truly. Labelled images count as right. Rules: `suggest` with
 the folder method; random choice with it; smallest margin with logistic regression, which is what a
-person could put together from scikit-learn. Folders as in folder_methods.py. Also how much accuracy
-falls where labels were added. Writes benchmarks/results/next_labels.json.
+person could put together from scikit-learn. Folders as in folders.py. Writes
+benchmarks/results/next_labels.json.
 """
 
 import json
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from folder_methods import KEPT_OUT, VALIDATION, load
+from folders import KEPT_OUT, VALIDATION, load
 from sklearn.linear_model import LogisticRegression
 
 from fewlabels.evaluation.results import versions
@@ -73,7 +73,7 @@ def needed(curve: list[tuple[int, float]], target: float) -> float:
 
 
 def main(folders: list[str]) -> None:
-    """Simulate all folders, and write the labels needed and the falls of accuracy."""
+    """Simulate the folders, and write the labels needed."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore", UserWarning)  # of scikit-learn, about one label per class
     for name in folders:
@@ -82,13 +82,10 @@ def main(folders: list[str]) -> None:
         for rule in RULES:
             curves = [simulate(x, y, rule, seed) for seed in range(N_DRAWS)]
             cell[rule] = {
-                "needed": {
-                    str(target): round(float(np.mean([needed(c, target) for c in curves])))
-                    for target in TARGETS
-                },
-                "curve": curves[0],
+                str(target): round(float(np.mean([needed(c, target) for c in curves])))
+                for target in TARGETS
             }
-            print(name, rule, cell[rule]["needed"], flush=True)
+            print(name, rule, cell[rule], flush=True)
         found = json.loads(PATH.read_text()) if PATH.exists() else {"folders": {}}
         found["folders"][name] = cell
         found |= {"versions": versions(), "draws": N_DRAWS}

@@ -114,12 +114,12 @@ def gpu_part(report: dict[str, Any]) -> list[str]:
 
 
 def folder_part(report: dict[str, Any]) -> list[str]:
-    """Table of benchmarks/results/folder_methods.json: means over folders by labels per class."""
+    """Table of benchmarks/results/folders.json: means over folders by labels per class."""
     methods = list(report["cells"][0]["accuracy"])
     lines = [
         "## Whole folders",
         "",
-        "`benchmarks/folder_methods.py`: all classes at once, k random labels per class, accuracy "
+        "`benchmarks/folders.py`: all classes at once, k random labels per class, accuracy "
         f"on the unlabelled images in %, means over folders and {report['draws']} draws. `folder` "
         "is what `fewlabels label` runs, `map-folder` what it ran before. Kept out of all choices: "
         "butterflies, CUB novel, CIFAR-FS novel.",
@@ -141,14 +141,33 @@ def folder_part(report: dict[str, Any]) -> list[str]:
             row = " | ".join(f"{mean:.1f}" for mean in means)
             sizes = "uneven" if uneven else "as they are"
             lines.append(f"| {sizes} | {k} | {row} | {error:.1f} | {behind} of {len(cells)} |")
+    return [*lines, "", "![Accuracy by labels per class](benchmarks/results/folders.png)"]
+
+
+def next_part(report: dict[str, Any]) -> list[str]:
+    """Table of benchmarks/results/next_labels.json: labels needed by each rule."""
+    rules = list(next(iter(report["folders"].values())))
+    lines = [
+        "## What to label next",
+        "",
+        "`benchmarks/next_labels.py`: labels until 90 / 95 % of a folder are right, labelled ones "
+        f"included; one random label per class to begin with, mean of {report['draws']} draws. "
+        "`suggest` is what `fewlabels next` and the page do.",
+        "",
+        f"| folder | {' | '.join(rules)} |",
+        "|---|" + "--:|" * len(rules),
+    ]
+    for name, cell in report["folders"].items():
+        needed = (" / ".join(map(str, cell[rule].values())) for rule in rules)
+        lines.append(f"| {name} | {' | '.join(needed)} |")
     return lines
 
 
 def main() -> None:
     """Write BENCHMARKS.md."""
-    cpu, gpu, folders = (
+    cpu, gpu, folders, following = (
         json.loads((HERE / "results" / name).read_text())
-        for name in ("cpu.json", "h200.json", "folder_methods.json")
+        for name in ("cpu.json", "h200.json", "folders.json", "next_labels.json")
     )
     head = [
         "# Benchmarks",
@@ -159,7 +178,19 @@ def main() -> None:
         "",
     ]
     (HERE.parent / "BENCHMARKS.md").write_text(
-        "\n".join([*head, *cpu_part(cpu), "", *gpu_part(gpu), "", *folder_part(folders), ""])
+        "\n".join(
+            [
+                *head,
+                *cpu_part(cpu),
+                "",
+                *gpu_part(gpu),
+                "",
+                *folder_part(folders),
+                "",
+                *next_part(following),
+                "",
+            ]
+        )
     )
 
 

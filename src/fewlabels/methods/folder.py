@@ -60,7 +60,7 @@ from fewlabels.transport.prior import Estimated
 class FolderConstants:
     """Numbers of the method, chosen on validation folders.
 
-    `benchmarks/folder_methods.py --choose` measures what each is worth.
+    `benchmarks/folders.py --choose` measures what each is worth.
     """
 
     n_components: int = 256  # principal components of the rows that are kept

@@ -27,7 +27,7 @@ LAM = 10.0  # scale of the prototypes that stand for linear functions; any posit
 
 @dataclass(frozen=True)
 class LogisticConstants:
-    """Numbers of the regression, for vectors of norm 1 (benchmarks/folder_methods.py --choose)."""
+    """Numbers of the regression, for vectors of norm 1 (benchmarks/folders.py --choose)."""
 
     inverse_penalty: float = 30.0  # C
     n_iterations: int = 60  # most, of the solver (L-BFGS, Liu and Nocedal 1989)
