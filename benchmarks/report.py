@@ -158,7 +158,9 @@ def next_part(report: dict[str, Any]) -> list[str]:
         "|---|" + "--:|" * len(rules),
     ]
     for name, cell in report["folders"].items():
-        needed = (" / ".join(map(str, cell[rule].values())) for rule in rules)
+        needed = (
+            " / ".join(map(str, cell[rule].values())) if cell[rule] else "–" for rule in rules
+        )
         lines.append(f"| {name} | {' | '.join(needed)} |")
     return lines
 
