@@ -241,7 +241,7 @@ def draw_picture(jobs: int = 1) -> None:  # noqa: ARG001 - as the others
         panel.set_title("uneven classes" if uneven else "classes as they are", loc="left")
         panel.spines[["top", "right"]].set_visible(False)
         panel.grid(axis="y", linewidth=0.4)
-    panels[0].set_ylabel("right of the unlabelled images in %, mean of the folders")
+    panels[0].set_ylabel("unlabelled images right in %, mean of folders")
     panels[1].legend(frameon=False, loc="lower right", fontsize=8)
     figure.savefig(HERE / "results" / "folders.png", dpi=150)
 
