@@ -22,6 +22,7 @@ from fewlabels.methods.bdcspn import SHARP, rectify
 from fewlabels.methods.parts import N_NEIGHBORS, N_UPDATES, check_rows
 from fewlabels.preprocess.neighbors import find_nearest
 from fewlabels.preprocess.pipeline import Pipeline
+from fewlabels.preprocess.steps import unit
 
 SMOOTHNESS = 0.7
 NEIGHBORS = 3  # as published
@@ -44,7 +45,7 @@ def assign_laplacianshot(
     query = query + shift
     scores = similarities(query, prototypes)
     n_episodes, n_query, _ = query.shape
-    near = find_nearest(query, min(n_neighbors, n_query - 1)).rows  # (E, Q, k)
+    near = find_nearest(unit(query), min(n_neighbors, n_query - 1)).rows  # (E, Q, k)
     flat = near.reshape(n_episodes, -1, 1).expand(-1, -1, n_way)
     plan = scores.softmax(dim=-1)
     for _ in range(n_updates):

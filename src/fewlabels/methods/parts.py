@@ -4,10 +4,11 @@ import torch
 from torch import Tensor
 
 from fewlabels.errors import InputError
-from fewlabels.methods.assignment import prepare_episode
+from fewlabels.methods.assignment import Assignment, prepare_episode
 from fewlabels.methods.base import Knob
 from fewlabels.preprocess.steps import unit
 
+ROUNDING = 1e-10  # part of the squared size of rows below which a direction is rounding
 MOST_ROWS = 10_000  # of a method that holds a number for every pair of rows: 800 MB in float64
 
 SHARPNESS = Knob(
@@ -56,17 +57,44 @@ def linear_rules(slopes: Tensor, offsets: Tensor, lam: float) -> tuple[Tensor, T
     return prototypes, offsets + lam * (prototypes * prototypes).sum(dim=-1)
 
 
-def principal_axes(rows: Tensor, n_dims: int) -> Tensor:
+def principal_axes(rows: Tensor, n_dims: int, *, like: Tensor | None = None) -> Tensor:
     """Leading right singular vectors of rows, (E, N, D) -> (E, D, min(n_dims, N, D)).
 
-    Computed in float64 from the smaller of the two inner product matrices: a float32 axis would
-    depend on the order of sums where two singular values are close.
+    The longest first. Where the rank is lower, the rest are zero vectors. Computed in float64 from
+    the smaller of the two inner product matrices: a float32 axis would depend on the order of sums
+    where two singular values are close.
+
+    Args:
+        like: Rows, (E, M, D), whose size tells which singular values are rounding; by default
+            the rows themselves.
     """
-    x = rows.double()
+    x, whole = rows.double(), (rows if like is None else like).double()
     n_dims = min(n_dims, *x.shape[1:])
-    if x.shape[1] >= x.shape[2]:
-        axes: Tensor = torch.linalg.eigh(x.mT @ x).eigenvectors[..., -n_dims:]
-    else:
-        left = torch.linalg.eigh(x @ x.mT).eigenvectors[..., -n_dims:]
-        axes = unit((x.mT @ left).mT).mT
+    narrow = x.shape[1] >= x.shape[2]
+    squares, found = torch.linalg.eigh(x.mT @ x if narrow else x @ x.mT)
+    squares, found = squares.flip(-1)[:, :n_dims], found.flip(-1)[..., :n_dims]
+    axes = found if narrow else unit((x.mT @ found).mT).mT
+    largest_rounding = ROUNDING * (whole * whole).sum(dim=(1, 2))
+    axes = torch.where((squares > largest_rounding[:, None])[:, None, :], axes, 0.0)
     return axes.to(rows)
+
+
+def lift(found: Assignment, axes: Tensor, mean: Tensor, projected: Tensor) -> Assignment:
+    """An answer in few dimensions, z = unit(axes' (x - mean)), for later rows x of all dimensions.
+
+    The norm of a later row is replaced by a typical one, so that its scores are linear in x.
+
+    Args:
+        found: Of rows z, with prototypes (E, W, d) and one lam for all episodes.
+        axes: (E, D, d).
+        mean: (E, 1, D).
+        projected: Rows before `unit`, (E, N, d).
+    """
+    length = torch.linalg.vector_norm(projected, dim=-1).mean(dim=-1)[:, None, None]
+    lam = float(found.lam[0])
+    tiny = torch.finfo(length.dtype).tiny
+    slopes = 2 * lam * (found.prototypes / length.clamp_min(tiny**0.5)) @ axes.mT
+    offsets = found.biases - lam * (found.prototypes**2).sum(dim=-1)
+    offsets = offsets - (slopes * mean).sum(dim=-1)
+    prototypes, biases = linear_rules(slopes, offsets, lam)
+    return found._replace(prototypes=prototypes, biases=biases)

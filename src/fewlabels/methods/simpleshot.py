@@ -5,8 +5,8 @@
     CL2N   (x - m) / |x - m|                 simpleshot-cl2n; m is the mean of the base classes
     label of a query x = argmin_j |x - c_j|^2, c_j the mean of the support rows of class j
 
-Wang et al. (2019); published, miniImageNet, DenseNet, CL2N: 64.29 / 81.50
-at 1 / 5 shots. With class proportions from Dirichlet(2), ResNet18: 63.0 / 80.1 (Veilleux et al. 2021).
+Wang et al. (2019); published, miniImageNet, DenseNet, CL2N: 64.29 / 81.50 at 1 / 5 shots. With
+class proportions from Dirichlet(2), ResNet18: 63.0 / 80.1 (Veilleux et al. 2021).
 """
 
 from fewlabels.methods.base import Method, Reference, register

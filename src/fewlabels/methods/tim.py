@@ -11,7 +11,8 @@ gradient is written out: with g = d loss / d logits,
     d loss / d c_j = sharpness (sum_i g_ij x_i - (sum_i g_ij) c_j)
 
 Published: sharpness 15. TIM: 1,000 steps of 1e-4, both weights 0.1. alpha-TIM: both weights 1,
-order 2 at 1 shot and 7 at 5. Here both take 100 steps of 1e-3, which end at the same place.
+order 2 at 1 shot and 7 at 5. Here both take 100 steps of 1e-3, which
+end within 0.2 points of the published schedule on validation classes of CIFAR-FS.
 
 Published with class proportions from Dirichlet(2), miniImageNet, ResNet18, 1 / 5 shots: TIM
 67.3 / 79.8, alpha-TIM 67.4 / 82.5.
@@ -73,7 +74,7 @@ def assign_tim(
     mean, square = torch.zeros_like(prototypes), torch.zeros_like(prototypes)
     for step in range(1, n_updates + 1):
         p = (lam * similarities(rows, prototypes)).softmax(dim=-1)
-        p_support, p_query = p.split([support.shape[1], query.shape[1]], dim=1)
+        p_support, p_query = p[:, : support.shape[1]], p[:, support.shape[1] :]
         slope = entropy_weight * _entropy_slope(p_query, order)
         slope = slope - _entropy_slope(p_query.mean(dim=-2, keepdim=True), order)
         by_query = p_query * (slope - (p_query * slope).sum(dim=-1, keepdim=True))

@@ -180,7 +180,8 @@ class Pipeline:
         if self.needs_mean:
             raise InputError(
                 f"pipeline '{self}': center(mean) needs a mean, got none. "
-                "Give mean=pipeline.mean_of(features)."
+                "Give mean=pipeline.mean_of(features) of the base classes, or use center(joint), "
+                "which needs none."
             )
         return torch.zeros(())
 
