@@ -353,6 +353,5 @@ def test_absent_classes_become_small_where_sizes_are_free(name):
     support, labels, query = draw(5, "40,40,0,0,0", n_episodes=5)
     found = answer(configure(name, n_shot=5), support, labels, query, n_way=5).assignment
     equal = answer(configure("bms-equal", n_shot=5), support, labels, query, n_way=5).assignment
-    absent = found.proportions[:, 2:].sum(dim=1)
-    assert (absent < 0.6 - 0.04).all()
+    assert found.proportions[:, 2:].sum(dim=1).mean() < 0.45  # of 0.6 where sizes are equal
     torch.testing.assert_close(equal.proportions, torch.full_like(equal.proportions, 0.2))

@@ -27,8 +27,8 @@ from fewlabels.methods import bms  # noqa: F401
 from fewlabels.methods import protolp  # noqa: F401
 from fewlabels.methods import label_spreading  # noqa: F401
 from fewlabels.methods import dsn  # noqa: F401
-from fewlabels.methods import sgc  # noqa: F401
 from fewlabels.methods import logistic  # noqa: F401
+from fewlabels.methods import sgc  # noqa: F401
 from fewlabels.methods import folder  # noqa: F401
 # isort: on
 

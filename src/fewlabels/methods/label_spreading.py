@@ -5,7 +5,8 @@
 
 with y the one-hot labels, 0 for queries. Rows of f are scaled to sum 1. The defaults are those of
 scikit-learn: gamma 20, spread 0.2. A query that is so far from all rows that no label reaches it
-goes to the nearest class mean. All pairs of rows are held in memory.
+goes to the nearest class mean; later rows go to the nearest mean of the labelled rows. All pairs of
+rows are held in memory.
 
 Zhou et al. (2004). An everyday yardstick, without published figures on these episodes.
 """
@@ -22,6 +23,7 @@ from fewlabels.methods.assignment import (
     similarities,
 )
 from fewlabels.methods.base import Knob, Method, Reference, register
+from fewlabels.methods.estimation import plan_means
 from fewlabels.methods.parts import check_pairs
 from fewlabels.preprocess.pipeline import Pipeline
 
@@ -62,7 +64,9 @@ def assign_label_spreading(
     nearest = one_hot(similarities(query, prototypes).argmax(dim=-1), n_way, rows.dtype)
     plan = torch.where(totals > 0, reached / totals, nearest)
     labels = torch.where(totals > 0, reached, nearest).argmax(dim=-1)
-    return make_assignment(plan.to(query), prototypes + shift, labels=labels)
+    members = one_hot(support_labels, n_way, support.dtype)
+    means = plan_means(support, members, query, plan.to(query))
+    return make_assignment(plan.to(query), means + shift, labels=labels)
 
 
 register(

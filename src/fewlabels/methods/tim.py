@@ -5,8 +5,9 @@
 
 with H(p) = -sum p log p (TIM, Boudiaf et al. 2020), or Tsallis' entropy of order a,
 H(p) = (1 - sum p^a) / (a - 1) (alpha-TIM, Veilleux et al. 2021), which rewards equal class sizes
-less. From the support means c, by a fixed number of steps of Adam (Kingma and Ba 2015). The
-gradient is written out: with g = d loss / d logits,
+less. With fewer queries than classes the term of the mean is left out: it would spread one query
+over all classes. From the support means c, by a fixed number of steps of Adam (Kingma and Ba 2015).
+The gradient is written out: with g = d loss / d logits,
 
     d loss / d c_j = sharpness (sum_i g_ij x_i - (sum_i g_ij) c_j)
 
@@ -76,7 +77,8 @@ def assign_tim(
         p = (lam * similarities(rows, prototypes)).softmax(dim=-1)
         p_support, p_query = p[:, : support.shape[1]], p[:, support.shape[1] :]
         slope = entropy_weight * _entropy_slope(p_query, order)
-        slope = slope - _entropy_slope(p_query.mean(dim=-2, keepdim=True), order)
+        if query.shape[1] >= n_way:
+            slope = slope - _entropy_slope(p_query.mean(dim=-2, keepdim=True), order)
         by_query = p_query * (slope - (p_query * slope).sum(dim=-1, keepdim=True))
         by_support = label_weight * (p_support - truth) / support.shape[1]
         g = torch.cat([by_support, by_query / query.shape[1]], dim=1)
