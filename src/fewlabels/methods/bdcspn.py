@@ -41,8 +41,12 @@ def rectify(
         shift = support.mean(dim=-2, keepdim=True) - query.mean(dim=-2, keepdim=True)
     rows = torch.cat([support, query + shift], dim=1)
     similar = cosines(rows, class_means(support, support_labels, n_way))
-    assigned = torch.cat([support_labels.long(), similar[:, support.shape[1] :].argmax(-1)], dim=1)
-    others = ~one_hot(assigned, n_way, torch.bool)
+    free = similar[:, support.shape[1] :]
+    rounding = (
+        8 * torch.finfo(free.dtype).eps
+    )  # a tie, as of one feature, counts for all its classes
+    nearest = free >= free.amax(dim=-1, keepdim=True) - rounding
+    others = ~torch.cat([one_hot(support_labels, n_way, torch.bool), nearest], dim=1)
     # a softmax over the rows of each class: the weights over their sum, without underflow
     logs = (sharpness * similar).log_softmax(dim=-1).masked_fill(others, -torch.inf)
     return shift, weighted_sums(logs.softmax(dim=-2), rows)

@@ -6,10 +6,10 @@ from torch import Tensor
 from fewlabels.errors import InputError
 from fewlabels.methods.assignment import Assignment, prepare_episode
 from fewlabels.methods.base import Knob
+from fewlabels.preprocess.bpa import MOST_ROWS
 from fewlabels.preprocess.steps import unit
 
 ROUNDING = 1e-10  # part of the squared size of rows below which a direction is rounding
-MOST_ROWS = 10_000  # of a method that holds a number for every pair of rows: 800 MB in float64
 
 SHARPNESS = Knob(
     "sharpness",
