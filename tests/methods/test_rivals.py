@@ -80,7 +80,7 @@ def oracle_bdcspn(x, y, q, n_way):
 def oracle_laplacianshot(x, y, q, n_way):
     prototypes, q = rectified(x, y, q, n_way)
     unary = squared(q, prototypes)
-    near = NearestNeighbors(n_neighbors=3, metric="cosine").fit(q).kneighbors(return_distance=False)
+    near = NearestNeighbors(n_neighbors=3).fit(q).kneighbors(return_distance=False)
     labels = softmax(-unary, axis=1)
     for _ in range(20):
         labels = np.stack(
@@ -182,14 +182,12 @@ def oracle_label_spreading(x, y, q, n_way):
 
 
 def oracle_dsn(x, y, q, n_way):
-    costs = []
+    costs, n_dims = [], np.bincount(y).min() - 1
     for way in range(n_way):
         rows = x[y == way]
-        base = (rows[1:] - rows[0]).T  # spans the same as the rows less their mean
-        apart = (q - rows.mean(axis=0)).T
-        if base.shape[1]:
-            apart = apart - base @ np.linalg.lstsq(base, apart, rcond=None)[0]
-        costs.append((apart**2).sum(axis=0))
+        apart = q - rows.mean(axis=0)
+        axes = np.linalg.svd(rows - rows.mean(axis=0), full_matrices=False)[2][:n_dims]
+        costs.append(((apart - apart @ axes.T @ axes) ** 2).sum(axis=1))
     return np.argmin(costs, axis=0)
 
 
@@ -240,7 +238,7 @@ def draw(n_shot, queries, n_episodes=3, n_way=5, seed=7):
 @pytest.mark.parametrize("n_shot", [1, 5])
 @pytest.mark.parametrize("name", ORACLES)
 def test_every_label_is_that_of_a_literal_loop(name, n_shot, queries):
-    support, labels, query = draw(n_shot, queries)
+    support, labels, query = draw(n_shot, queries, 1 if name == "protolp" else 3)  # a slow loop
     method = configure(name, n_shot=n_shot)
     found = answer(method, support, labels, query, n_way=5)
     for e in range(len(support)):
@@ -319,7 +317,7 @@ def test_subspaces_of_one_shot_are_points():
     assert torch.equal(*by_name)
 
 
-def test_subspaces_of_unequal_shots_are_those_of_each_class():
+def test_subspaces_of_unequal_shots_have_equally_many_dimensions():
     support, labels, query = draw(5, "15")
     keep = torch.tensor([i for i in range(25) if int(labels[0, i]) or i in (0, 1, 2)])
     same = (labels == labels[0]).all(dim=1)

@@ -4,9 +4,9 @@
     y_i <- softmax_j(-|x_i - c_j|^2 + smoothness sum_{k in kNN(i)} y_kj)
 
 over the soft labels y of the queries, from smoothness 0, for a fixed number of updates. kNN(i) are
-the nearest other queries by cosine; a query alone has none. The prototypes c are rectified and the
-queries shifted as in BD-CSPN, which the published figures include. Published: 3 neighbors, up to
-20 updates, smoothness between 0.1 and 1.5 chosen on validation classes.
+the nearest other queries, which the shift does not change; a query alone has none. The prototypes c
+are rectified and the queries shifted as in BD-CSPN, which the published figures include. Published:
+3 neighbors, up to 20 updates, smoothness between 0.1 and 1.5 chosen on validation classes.
 
 Ziko et al. (2020); published, miniImageNet, WRN: 73.44 / 83.93 at 1 / 5 shots. With class
 proportions from Dirichlet(2), ResNet18: 65.4 / 81.6 (Veilleux et al. 2021).
@@ -22,7 +22,6 @@ from fewlabels.methods.bdcspn import SHARP, rectify
 from fewlabels.methods.parts import N_NEIGHBORS, N_UPDATES, check_rows
 from fewlabels.preprocess.neighbors import find_nearest
 from fewlabels.preprocess.pipeline import Pipeline
-from fewlabels.preprocess.steps import unit
 
 SMOOTHNESS = 0.7
 NEIGHBORS = 3  # as published
@@ -42,10 +41,9 @@ def assign_laplacianshot(
     """Soft labels of the queries on their graph, (E, S, D), (E, S), (E, Q, D) -> Assignment."""
     support, query = check_rows(support, support_labels, query, n_way)
     shift, prototypes = rectify(support, support_labels, query, n_way=n_way, sharpness=SHARP)
-    query = query + shift
-    scores = similarities(query, prototypes)
+    scores = similarities(query + shift, prototypes)
     n_episodes, n_query, _ = query.shape
-    near = find_nearest(unit(query), min(n_neighbors, n_query - 1)).rows  # (E, Q, k)
+    near = find_nearest(query, min(n_neighbors, n_query - 1)).rows  # (E, Q, k)
     flat = near.reshape(n_episodes, -1, 1).expand(-1, -1, n_way)
     plan = scores.softmax(dim=-1)
     for _ in range(n_updates):
