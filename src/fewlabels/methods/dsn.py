@@ -25,7 +25,7 @@ from fewlabels.methods.base import Knob, Method, Reference, register
 from fewlabels.methods.parts import principal_axes
 from fewlabels.preprocess.pipeline import PAPER_INDUCTIVE
 
-MAX_DIMS = 4  # 5 shots, as published
+MAX_DIMS = 4  # of 5 shots
 
 
 def assign_dsn(

@@ -6,9 +6,9 @@
 over the soft labels y of the queries, from smoothness 0, for a fixed number of updates. kNN(i) are
 the nearest other queries, which the shift does not change; a query alone has none. The prototypes c
 are rectified and the queries shifted as in BD-CSPN, which the published figures include. Published:
-3 neighbors, up to 20 updates, smoothness between 0.1 and 1.5 chosen on validation classes.
+3 neighbors, up to 20 updates; the smoothness is chosen on validation classes.
 
-Ziko et al. (2020); published, miniImageNet, WRN: 73.44 / 83.93 at 1 / 5 shots. With class
+Ziko et al. (2020); published, miniImageNet: 73.44 / 83.93 at 1 / 5 shots. With class
 proportions from Dirichlet(2), ResNet18: 65.4 / 81.6 (Veilleux et al. 2021).
 """
 
