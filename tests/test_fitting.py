@@ -15,7 +15,10 @@ from fewlabels.fitting import Rows
 from fewlabels.methods import find_method
 
 NAMES = np.array(["rook", "ibis", "crow"])
-METHODS = [name for name in method_names() if name != "map-truth"]
+# which need the true labels, or a mean of base classes
+UNFIT = ("map-truth", "simpleshot-cl2n")
+METHODS = [name for name in method_names() if name not in UNFIT]
+NOT_LINEAR = ("laplacianshot", "tafssl", "label-spreading", "dsn", "sgc")
 EVERY_METHOD = pytest.mark.parametrize("method", METHODS)
 
 
@@ -317,7 +320,11 @@ def test_predict_repeats_what_fit_said_of_the_same_rows(real, method):
     found = fit(method, *real)
     same = found.predict(real[2]) == found.labels
     # where sizes are estimated, fit looks at the neighbours of a row too, which a later row has not
-    assert same.mean() >= (0.9 if found.method.settings.get("lam") == "auto" else 1)
+    # likewise on a graph; and no linear rule expresses distances to subspaces
+    least = (
+        0.7 if method in NOT_LINEAR else 0.9 if found.method.settings.get("lam") == "auto" else 1
+    )
+    assert same.mean() >= least
     together = found.predict_proba(real[2])
     np.testing.assert_allclose(together.sum(axis=1), 1, rtol=1e-5)
     for row in (0, 20, 44):  # each is decided alone

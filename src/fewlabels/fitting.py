@@ -107,6 +107,7 @@ class Fitted:
 
     def scores(self, x: Tensor) -> Tensor:
         """Log probabilities of later rows, up to a constant per row, (N, D) -> (N, W)."""
+        self.method.pipeline.check_later_rows()
         if x.ndim != 2 or x.shape[1] != self.prototypes.shape[1]:
             raise InputError(
                 f"features must have shape (N, {self.prototypes.shape[1]}) for this model, "

@@ -12,7 +12,8 @@ from fewlabels.evaluation.engines import TorchEngine
 from fewlabels.evaluation.fused import NumbaEngine
 from fewlabels.methods import configure, method_names
 
-EVERY_METHOD = [configure(name, n_shot=2) for name in method_names()]
+NAMES = [name for name in method_names() if name != "simpleshot-cl2n"]  # which needs a mean
+EVERY_METHOD = [configure(name, n_shot=2) for name in NAMES]
 ENGINES = pytest.mark.parametrize("engine", ["torch", "numba"])
 
 
@@ -46,7 +47,7 @@ def test_the_same_seed_gives_the_same_numbers(features):
 @pytest.mark.parametrize("draws", ["own", "authors"])
 def test_all_methods_see_the_same_episodes(features, draws):
     together = accuracies(features, draws=draws)
-    assert [r.method for r in together] == list(method_names())
+    assert [r.method for r in together] == NAMES
     assert len({r.provenance["episode_hash"] for r in together}) == 1
     for method, result in zip(EVERY_METHOD, together, strict=True):
         alone = accuracies(features, [method], draws=draws)[0]

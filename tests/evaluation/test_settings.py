@@ -52,7 +52,7 @@ def test_what_makes_a_variant_is_not_written(tmp_path):
         ("[map.1-shot\n", "is not TOML"),
         (
             "[knn.1-shot]\nbeta = 1",
-            "must be one of ncm-raw, ncm, kmeans, .*map-truth, logistic, folder, got 'knn'",
+            "must be one of ncm-raw, ncm, kmeans, .*map-truth, .*folder, got 'knn'",
         ),
         ("map = 3", "tables such as"),
         ("[map]\nbeta = 1", "must be named by its shots"),
@@ -134,7 +134,11 @@ def test_given_knobs_win_over_tuned_ones_and_these_over_the_papers():
         (["map"], {"knobs": {"lam": [10, 0]}}, "lam must be"),
         (["map"], {"knobs": {"alpha": [1.5]}}, "alpha must"),
         (["knn"], {}, "got 'knn'"),
-        (["map"], {"knobs": {"lamda": [1]}}, "a knob must be one of beta, .*prior, got 'lamda'"),
+        (
+            ["map"],
+            {"knobs": {"lamda": [1]}},
+            "a knob must be one of beta, .*prior, .*, got 'lamda'",
+        ),
         (["map"], {"knobs": {"n_steps": ["2.5"]}}, "n_steps must be a whole number, got 2.5"),
         (["kmeans"], {"tuned": TUNED}, "none of the methods kmeans"),
         (

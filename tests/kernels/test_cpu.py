@@ -11,7 +11,8 @@ from fewlabels.evaluation.engines import make_engine
 from fewlabels.methods import configure, find_method, method_names
 
 CONV4 = Path(__file__).parents[2] / "artifacts" / "cifar-fs" / "conv4" / "novel.safetensors"
-PAPER_METHODS = pytest.mark.parametrize("name", method_names())
+NAMES = [name for name in method_names() if name != "simpleshot-cl2n"]  # which needs a mean
+PAPER_METHODS = pytest.mark.parametrize("name", NAMES)
 PIPELINES = (
     "power(0.5) | unit | center | unit",
     "power(0.5) | unit | center(joint) | unit",
@@ -96,7 +97,7 @@ def test_random_episodes_of_every_shape(random, name, n_way, n_shot, queries):
 
 @pytest.mark.parametrize("pipeline", PIPELINES)
 def test_every_pipeline(random, pipeline):
-    methods = [configured(name, n_shot=2, pipeline=pipeline, n_steps=5) for name in method_names()]
+    methods = [configured(name, n_shot=2, pipeline=pipeline, n_steps=5) for name in NAMES]
     assert_labels_agree(random, methods, n_episodes=3, n_way=4, n_shot=2, queries=8)
 
 
@@ -201,7 +202,7 @@ def test_64_ways(name):
 def test_an_episode_does_not_know_its_neighbours(real):
     episodes = sample_episodes(real, n_episodes=30, n_way=5, n_shot=1, queries=15, seed=2)
     engine = make_engine(real, engine="numba", device="cpu")
-    for name in method_names():
+    for name in NAMES:
         method = configure(name, n_shot=1).decide(torch.as_tensor(real.features))
         together = engine.predict(method, episodes)
         alone = np.concatenate(

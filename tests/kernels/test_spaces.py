@@ -11,11 +11,13 @@ from fewlabels.kernels import cpu
 from fewlabels.kernels.codes import MASS, NEAREST
 from fewlabels.methods import configure, method_names
 
+NAMES = [name for name in method_names() if name != "simpleshot-cl2n"]  # which needs a mean
+
 
 @pytest.mark.parametrize("in_gram_space", [True, False])
 @pytest.mark.parametrize(
     ("name", "settings"),
-    [*((name, {}) for name in method_names()), ("map", {"prior": "truth"})],
+    [*((name, {}) for name in NAMES), ("map", {"prior": "truth"})],
 )
 def test_either_space_gives_the_labels_of_float64(name, settings, in_gram_space, monkeypatch):
     monkeypatch.setattr(cpu, "prefers_gram", lambda *_: in_gram_space)

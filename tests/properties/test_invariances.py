@@ -10,15 +10,36 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from fewlabels.methods.assignment import Assignment
+from fewlabels.methods.bdcspn import assign_bdcspn
+from fewlabels.methods.bms import assign_bms
+from fewlabels.methods.dsn import assign_dsn
 from fewlabels.methods.kmeans import assign_kmeans
+from fewlabels.methods.label_spreading import assign_label_spreading
+from fewlabels.methods.laplacianshot import assign_laplacianshot
 from fewlabels.methods.map import assign_map, assign_soft_kmeans
 from fewlabels.methods.nearest import assign_nearest
+from fewlabels.methods.paddle import assign_paddle
+from fewlabels.methods.protolp import assign_protolp
+from fewlabels.methods.tafssl import assign_tafssl
+from fewlabels.methods.tim import assign_tim
 from fewlabels.preprocess import PAPER, PAPER_INDUCTIVE, Pipeline
 from fewlabels.transport.prior import AtLeast
 from fewlabels.transport.solver import solve_transport
 
+UPDATED = (
+    assign_bms,
+    assign_laplacianshot,
+    assign_paddle,
+    assign_protolp,
+    assign_tafssl,
+    assign_tim,
+)
 CLASSIFIERS = pytest.mark.parametrize(
-    "classify", [assign_nearest, assign_kmeans, assign_soft_kmeans, assign_map]
+    "classify",
+    [
+        *(assign_nearest, assign_kmeans, assign_soft_kmeans, assign_map),
+        *(assign_bdcspn, assign_dsn, assign_label_spreading, *UPDATED),
+    ],
 )
 LINES = pytest.mark.parametrize(
     "line",
@@ -97,6 +118,8 @@ float64_only = problems(torch.float64)
 
 def steps(classify) -> dict[str, int]:
     """Few steps, for speed and lest rounding grow from step to step."""
+    if classify in UPDATED:
+        return {"n_updates": 3}
     return {"n_steps": 3} if classify in (assign_map, assign_soft_kmeans) else {}
 
 

@@ -17,7 +17,18 @@ from fewlabels.methods.base import (
 from fewlabels.methods import nearest  # noqa: F401
 from fewlabels.methods import kmeans  # noqa: F401
 from fewlabels.methods import map  # noqa: A004, F401
+from fewlabels.methods import simpleshot  # noqa: F401
+from fewlabels.methods import bdcspn  # noqa: F401
+from fewlabels.methods import laplacianshot  # noqa: F401
+from fewlabels.methods import tim  # noqa: F401
+from fewlabels.methods import paddle  # noqa: F401
+from fewlabels.methods import tafssl  # noqa: F401
+from fewlabels.methods import bms  # noqa: F401
+from fewlabels.methods import protolp  # noqa: F401
+from fewlabels.methods import label_spreading  # noqa: F401
+from fewlabels.methods import dsn  # noqa: F401
 from fewlabels.methods import logistic  # noqa: F401
+from fewlabels.methods import sgc  # noqa: F401
 from fewlabels.methods import folder  # noqa: F401
 # isort: on
 

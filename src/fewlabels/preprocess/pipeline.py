@@ -12,8 +12,9 @@ from torch import Tensor
 
 from fewlabels.errors import InputError
 from fewlabels.io.words import name_rows
+from fewlabels.preprocess.bpa import pairwise_affinities
 from fewlabels.preprocess.power_rule import suggest_power
-from fewlabels.preprocess.steps import AUTO, UNIT, Step
+from fewlabels.preprocess.steps import AUTO, BPA, UNIT, Step
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,9 @@ class Pipeline:
 
     def with_centering(self, kind: str | None) -> "Pipeline":
         """The same pipeline with another kind of centering by the episode's own means."""
-        steps = (Step("center", kind) if step.is_episodic else step for step in self.steps)
+        own = (step.is_episodic and step.name == "center" for step in self.steps)
+        pairs = zip(self.steps, own, strict=True)
+        steps = (Step("center", kind) if chosen else step for step, chosen in pairs)
         return Pipeline(tuple(steps))
 
     def decide(self, features: Tensor) -> "Pipeline":
@@ -146,16 +149,27 @@ class Pipeline:
                 from_support, from_query = step.means(support, query, mean)
                 support, query = support - from_support, query - from_query
                 recorded.append(from_query)
+            elif step == BPA:
+                support, query = pairwise_affinities(support, query)
             else:
                 support, query = step.apply(support), step.apply(query)
         return support, query, tuple(recorded)
 
     def replay(self, x: Tensor, means: tuple[Tensor, ...]) -> Tensor:
         """Treat later vectors as the queries were treated, (..., N, D); they are not checked."""
+        self.check_later_rows()
         recorded = iter(means)
         for step in self.steps:
             x = x - next(recorded) if step.name == "center" else step.apply(x)
         return x
+
+    def check_later_rows(self) -> None:
+        """Refuse rows that come later, where the steps describe a row by the others."""
+        if BPA in self.steps:
+            raise InputError(
+                f"pipeline '{self}': a later row has no affinities to the rows of the episode. "
+                "Label it together with the others, or leave out the step 'bpa'."
+            )
 
     def transform(self, x: Tensor, *, mean: Tensor | None = None) -> Tensor:
         """Apply the row-wise steps to one set of vectors, (..., D) -> (..., D)."""
@@ -180,7 +194,8 @@ class Pipeline:
         if self.needs_mean:
             raise InputError(
                 f"pipeline '{self}': center(mean) needs a mean, got none. "
-                "Give mean=pipeline.mean_of(features)."
+                "Give mean=pipeline.mean_of(features) of the base classes, or use center(joint), "
+                "which needs none."
             )
         return torch.zeros(())
 

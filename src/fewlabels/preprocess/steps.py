@@ -112,6 +112,7 @@ class Step:
     center(joint)           both by the mean of all rows
     center(support)         both by the mean of the support
     center(mean)            both by a mean from outside, such as that of the base classes
+    bpa                     each row as its affinities to the rows of the episode (`bpa`)
 
     >>> Step.parse("power(.50)"), str(Step("center", "joint"))
     (Step(name='power', value=0.5), 'center(joint)')
@@ -119,7 +120,7 @@ class Step:
 
     CHOICES: ClassVar[tuple[str, ...]] = (
         *("power(BETA)", "power(auto)", "unit", "center", "center(joint)", "center(support)"),
-        *("center(mean)", "signed_power(BETA)"),
+        *("center(mean)", "signed_power(BETA)", "bpa"),
     )
     CENTERINGS: ClassVar[tuple[str | None, ...]] = (None, "joint", "support", "mean")
 
@@ -130,7 +131,7 @@ class Step:
         if self.name in ("power", "signed_power") and isinstance(self.value, int | float):
             _check_power(self.name, self.value)
         elif not (
-            (self.name, self.value) in (("unit", None), ("power", AUTO))
+            (self.name, self.value) in (("unit", None), ("bpa", None), ("power", AUTO))
             or (self.name == "center" and self.value in self.CENTERINGS)
         ):
             raise InputError(f"a step must be one of {', '.join(self.CHOICES)}, got '{self}'.")
@@ -163,8 +164,8 @@ class Step:
 
     @property
     def is_episodic(self) -> bool:
-        """Whether the step needs the episode: a centering by the episode's own means."""
-        return self.name == "center" and self.value != "mean"
+        """Whether the step needs the episode: a centering by the episode's own means, or bpa."""
+        return self.name == "bpa" or (self.name == "center" and self.value != "mean")
 
     def apply(self, x: Tensor) -> Tensor:
         """Apply a step that acts on single vectors, (..., D) -> (..., D)."""
@@ -189,3 +190,4 @@ class Step:
 
 
 UNIT = Step("unit")
+BPA = Step("bpa")

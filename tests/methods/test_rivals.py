@@ -1,0 +1,355 @@
+"""Methods of the literature beside slow literal loops, scikit-learn or autograd, on real features.
+
+Every oracle works on one episode in numpy (float64) and shares no line with the code under test.
+"""
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import softmax
+from sklearn.decomposition import PCA
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import NearestNeighbors
+from sklearn.semi_supervised import LabelSpreading
+
+from fewlabels import classify, configure, evaluate, fit, load_embedded, sample_episodes
+from fewlabels.errors import InputError
+from fewlabels.fitting import answer
+from fewlabels.methods import parts
+
+
+def unit(x):
+    return x / np.linalg.norm(x, axis=-1, keepdims=True)
+
+
+def squared(x, c):
+    return ((x[:, None, :] - c[None]) ** 2).sum(axis=-1)
+
+
+def means_of(x, y, n_way):
+    return np.stack([x[y == way].mean(axis=0) for way in range(n_way)])
+
+
+def balance(scores, columns):
+    """Plan with rows of 1 and the given columns, by alternating scaling."""
+    g = np.zeros(scores.shape[1])
+    for _ in range(20_000):
+        plan = softmax(scores + g, axis=1)
+        change = np.log(columns / plan.sum(axis=0))
+        g += change
+        if np.abs(change).max() < 1e-11:
+            break
+    return softmax(scores + g, axis=1)
+
+
+def bound(scores, least):
+    """Plan with rows of 1 and columns of at least `least`: columns below it are raised to it."""
+    g = np.zeros(scores.shape[1])
+    for _ in range(20_000):
+        mass = softmax(scores + g, axis=1).sum(axis=0)
+        change = np.where(mass < least, np.log(max(least, 1e-300) / mass), 0)
+        g += change
+        if np.abs(change).max() < 1e-11:
+            break
+    return softmax(scores + g, axis=1)
+
+
+def rectified(x, y, q, n_way):
+    """BD-CSPN's prototypes and shifted queries, row by row."""
+    q = q + x.mean(axis=0) - q.mean(axis=0)
+    first = means_of(x, y, n_way)
+    sums, weights = np.zeros_like(first), np.zeros(n_way)
+    for row, known in [*zip(x, y, strict=True), *((each, None) for each in q)]:
+        cosines = np.array([row @ c / np.linalg.norm(row) / np.linalg.norm(c) for c in first])
+        way = cosines.argmax() if known is None else known
+        weight = softmax(10 * cosines)[way]
+        sums[way] += weight * row
+        weights[way] += weight
+    return sums / weights[:, None], q
+
+
+def oracle_nearest(x, y, q, n_way):
+    return squared(q, means_of(x, y, n_way)).argmin(axis=1)
+
+
+def oracle_bdcspn(x, y, q, n_way):
+    prototypes, q = rectified(x, y, q, n_way)
+    return (unit(q) @ unit(prototypes).T).argmax(axis=1)
+
+
+def oracle_laplacianshot(x, y, q, n_way):
+    prototypes, q = rectified(x, y, q, n_way)
+    unary = squared(q, prototypes)
+    near = NearestNeighbors(n_neighbors=3).fit(q).kneighbors(return_distance=False)
+    labels = softmax(-unary, axis=1)
+    for _ in range(20):
+        labels = np.stack(
+            [softmax(-unary[i] + 0.7 * labels[near[i]].sum(axis=0)) for i in range(len(q))]
+        )
+    return labels.argmax(axis=1)
+
+
+def oracle_tim(x, y, q, n_way, *, order=1.0, weight=0.1):
+    """The loss as it is written, autograd and torch's Adam."""
+    x, q, truth = torch.tensor(x), torch.tensor(q), torch.tensor(y)
+    prototypes = torch.tensor(means_of(x.numpy(), y, n_way), requires_grad=True)
+    solver = torch.optim.Adam([prototypes], lr=1e-3)
+
+    def logits(rows):
+        return -7.5 * ((rows[:, None, :] - prototypes[None]) ** 2).sum(dim=-1)
+
+    def entropy(p):
+        if order == 1:
+            return -(p * p.log()).sum(dim=-1)
+        return (1 - (p**order).sum(dim=-1)) / (order - 1)
+
+    for _ in range(100):
+        solver.zero_grad()
+        p = logits(q).softmax(dim=1)
+        loss = weight * torch.nn.functional.cross_entropy(logits(x), truth)
+        loss = loss - entropy(p.mean(dim=0)) + weight * entropy(p).mean()
+        loss.backward()
+        solver.step()
+    return logits(q).argmax(dim=1).numpy()
+
+
+def oracle_alpha_tim(x, y, q, n_way):
+    return oracle_tim(x, y, q, n_way, order=2.0 if len(x) == n_way else 7.0, weight=1.0)
+
+
+def oracle_paddle(x, y, q, n_way):
+    prototypes, sizes = means_of(x, y, n_way), np.full(n_way, 1 / n_way)
+    for _ in range(100):
+        u = softmax(-20 * squared(q, prototypes) + np.log(sizes), axis=1)
+        sizes = np.maximum(u.mean(axis=0), 1e-300)  # a class may become empty
+        for way in range(n_way):
+            total = x[y == way].sum(axis=0) + sum(u[i, way] * q[i] for i in range(len(q)))
+            prototypes[way] = total / ((y == way).sum() + u[:, way].sum())
+    return (-20 * squared(q, prototypes) + np.log(sizes)).argmax(axis=1)
+
+
+def oracle_tafssl(x, y, q, n_way):
+    reduced = unit(PCA(n_way - 1, svd_solver="full").fit_transform(np.concatenate([x, q])))
+    x, q = reduced[: len(x)], reduced[len(x) :]
+    prototypes = means_of(x, y, n_way)
+    for _ in range(20):
+        p = softmax(-10 * squared(q, prototypes), axis=1)
+        for way in range(n_way):
+            total = x[y == way].sum(axis=0) + p[:, way] @ q
+            prototypes[way] = total / ((y == way).sum() + p[:, way].sum())
+    return squared(q, prototypes).argmin(axis=1)
+
+
+def oracle_bms(x, y, q, n_way, *, equal=False):
+    prototypes, least = unit(means_of(x, y, n_way)), 0
+    for _ in range(21):
+        scores = 8.5 * unit(q) @ prototypes.T
+        plan = balance(scores, len(q) / n_way) if equal else bound(scores, least)
+        least = np.bincount(plan.argmax(axis=1), minlength=n_way).min()
+        sums = [x[y == way].sum(axis=0) + plan[:, way] @ q for way in range(n_way)]
+        prototypes = unit(np.stack(sums))
+    return plan.argmax(axis=1)
+
+
+def oracle_bms_equal(x, y, q, n_way):
+    return oracle_bms(x, y, q, n_way, equal=True)
+
+
+def oracle_protolp(x, y, q, n_way):
+    rows = np.concatenate([x, q])
+    left, sizes, _ = np.linalg.svd(rows, full_matrices=False)
+    rows = left[:, :40] * sizes[:40]
+    rows = unit(rows - rows.mean(axis=0))
+    x, q, truth = rows[: len(x)], rows[len(x) :], np.eye(n_way)[y]
+    prototypes = unit(means_of(x, y, n_way))
+    for step in range(101):
+        z = np.concatenate([truth, balance(-10 * squared(q, prototypes), len(q) / n_way)])
+        known = z[: len(x)]
+        walk = z.T @ z @ np.diag(1 / z.sum(axis=0))
+        spread = np.linalg.inv(known.T @ known + np.eye(n_way) - walk) @ known.T @ truth
+        f = np.concatenate([truth, balance(np.log(z @ spread)[len(x) :], len(q) / n_way)])
+        if step < 100:
+            mixed = 0.6 * f + 0.4 * z
+            means = (mixed.T @ rows) / mixed.sum(axis=0)[:, None]
+            prototypes = prototypes + 0.2 * (means - prototypes)
+    return f[len(x) :].argmax(axis=1)
+
+
+def oracle_label_spreading(x, y, q, n_way):
+    model = LabelSpreading(max_iter=10_000, tol=1e-14)
+    model.fit(np.concatenate([x, q]), np.concatenate([y, np.full(len(q), -1)]))
+    return model.transduction_[len(x) :]
+
+
+def oracle_dsn(x, y, q, n_way):
+    costs, n_dims = [], np.bincount(y).min() - 1
+    for way in range(n_way):
+        rows = x[y == way]
+        apart = q - rows.mean(axis=0)
+        axes = np.linalg.svd(rows - rows.mean(axis=0), full_matrices=False)[2][:n_dims]
+        costs.append(((apart - apart @ axes.T @ axes) ** 2).sum(axis=1))
+    return np.argmin(costs, axis=0)
+
+
+def oracle_sgc(x, y, q, n_way):
+    rows = np.concatenate([x, q])
+    cosines = rows @ rows.T
+    graph = np.zeros_like(cosines)
+    found = NearestNeighbors(n_neighbors=10, metric="cosine").fit(rows)
+    for i, near in enumerate(found.kneighbors(return_distance=False)):
+        for k in near:
+            graph[i, k] = graph[k, i] = max(cosines[i, k], 0)
+    degree = np.diag(graph.sum(axis=0) ** -0.5)
+    hop = 0.5 * np.eye(len(rows)) + degree @ graph @ degree
+    rows = hop @ hop @ hop @ rows
+    model = LogisticRegression(C=30, max_iter=5000, tol=1e-8).fit(rows[: len(x)], y)
+    probabilities = model.predict_proba(rows[len(x) :])
+    return probabilities.argmax(axis=1)
+
+
+ORACLES = {
+    "simpleshot-l2n": oracle_nearest,
+    "bd-cspn": oracle_bdcspn,
+    "laplacianshot": oracle_laplacianshot,
+    "tim": oracle_tim,
+    "alpha-tim": oracle_alpha_tim,
+    "paddle": oracle_paddle,
+    "tafssl": oracle_tafssl,
+    "bms": oracle_bms,
+    "bms-equal": oracle_bms_equal,
+    "protolp": oracle_protolp,
+    "label-spreading": oracle_label_spreading,
+    "dsn": oracle_dsn,
+    "sgc": oracle_sgc,
+}
+
+
+def draw(n_shot, queries, n_episodes=3, n_way=5, seed=7):
+    """Real episodes, float64: (E, S, D), (E, S), (E, Q, D)."""
+    features = load_embedded()
+    episodes = sample_episodes(
+        features, n_episodes=n_episodes, n_way=n_way, n_shot=n_shot, queries=queries, seed=seed
+    )
+    x = torch.tensor(features.features).double()
+    return x[episodes.support], torch.tensor(episodes.support_labels), x[episodes.query]
+
+
+@pytest.mark.parametrize("queries", ["15", "dirichlet:2:75"])
+@pytest.mark.parametrize("n_shot", [1, 5])
+@pytest.mark.parametrize("name", ORACLES)
+def test_every_label_is_that_of_a_literal_loop(name, n_shot, queries):
+    support, labels, query = draw(n_shot, queries, 1 if name == "protolp" else 3)  # a slow loop
+    method = configure(name, n_shot=n_shot)
+    found = answer(method, support, labels, query, n_way=5)
+    for e in range(len(support)):
+        expected = ORACLES[name](
+            found.support[e].numpy(), labels[e].numpy(), found.query[e].numpy(), 5
+        )
+        np.testing.assert_array_equal(found.assignment.labels[e], expected)
+    assert found.assignment.converged.all()
+
+
+# Base-class statistics
+
+
+def test_simpleshot_centers_by_the_mean_of_other_classes():
+    support, labels, query = draw(5, "15", n_episodes=1)
+    base = load_embedded().features[:900].astype(np.float64)
+    found = fit("simpleshot-cl2n", support[0], labels[0], query[0], mean=base.mean(axis=0))
+    x, q = (unit(each[0].numpy() - base.mean(axis=0)) for each in (support, query))
+    np.testing.assert_array_equal(found.labels, oracle_nearest(x, labels[0].numpy(), q, 5))
+
+
+def test_simpleshot_without_a_mean_says_what_it_needs_and_what_else_there_is():
+    support, labels, query = draw(1, "15", n_episodes=1)
+    with pytest.raises(InputError, match=r"needs a mean, got none.*center\(joint\)"):
+        fit("simpleshot-cl2n", support[0], labels[0], query[0])
+    with pytest.raises(InputError, match="mean_features must be given"):
+        evaluate("simpleshot-cl2n", n_episodes=2)
+
+
+# Edges
+
+SOFT = [name for name in ORACLES if name != "simpleshot-l2n"]
+
+
+@pytest.mark.parametrize("name", SOFT)
+def test_a_single_class_gets_every_query(name):
+    support, labels, query = draw(2, "4", n_way=1, n_episodes=2)
+    found = answer(configure(name, n_shot=2), support, labels, query, n_way=1).assignment
+    assert (found.labels == 0).all()
+    torch.testing.assert_close(found.plan, torch.ones_like(found.plan))
+    assert found.prototypes.isfinite().all()
+
+
+@pytest.mark.parametrize("name", SOFT)
+def test_equal_rows_are_an_answer(name):
+    """Every shot of a class, and every query, is the same row: the rank is that of the classes."""
+    support, _, _ = draw(1, "15", n_episodes=2, n_way=3)
+    labels = torch.tensor([[0, 1, 2] * 3] * 2)
+    ways = torch.tensor([0, 1, 2, 0, 1, 2])
+    found = answer(
+        configure(name, n_shot=3), support.repeat(1, 3, 1), labels, support[:, ways], n_way=3
+    ).assignment
+    assert found.labels.tolist() == [ways.tolist()] * 2
+    assert found.plan.isfinite().all()
+    assert found.prototypes.isfinite().all()
+
+
+@pytest.mark.parametrize("name", ["laplacianshot", "sgc"])
+def test_more_neighbors_than_rows_are_all_rows(name):
+    support, labels, query = draw(1, "1", n_way=3)
+    many, all_others = (
+        answer(
+            configure(name, n_shot=1, n_neighbors=k), support, labels, query, n_way=3
+        ).assignment.plan
+        for k in (1000, 2 if name == "laplacianshot" else 5)
+    )
+    torch.testing.assert_close(many, all_others, rtol=0, atol=0)
+
+
+def test_subspaces_of_one_shot_are_points():
+    support, labels, query = draw(1, "15")
+    by_name = [
+        answer(configure(name, n_shot=1), support, labels, query, n_way=5).assignment.labels
+        for name in ("dsn", "ncm")
+    ]
+    assert torch.equal(*by_name)
+
+
+def test_subspaces_of_unequal_shots_have_equally_many_dimensions():
+    support, labels, query = draw(5, "15")
+    keep = torch.tensor([i for i in range(25) if int(labels[0, i]) or i in (0, 1, 2)])
+    same = (labels == labels[0]).all(dim=1)
+    support, labels, query = support[same][:, keep], labels[same][:, keep], query[same]
+    found = answer(configure("dsn", n_shot=5), support, labels, query, n_way=5)
+    for e in range(len(support)):
+        x, q = found.support[e].numpy(), found.query[e].numpy()
+        expected = oracle_dsn(x, labels[e].numpy(), q, 5)
+        np.testing.assert_array_equal(found.assignment.labels[e], expected)
+
+
+@pytest.mark.parametrize("name", ["label-spreading", "sgc"])
+def test_too_many_rows_for_pairs_are_refused(name, monkeypatch):
+    monkeypatch.setattr(parts, "MOST_ROWS", 79)
+    support, labels, query = draw(1, "15", n_episodes=1)
+    with pytest.raises(InputError, match=f"method '{name}' .* takes up to 79 rows, got 80"):
+        classify(support[0], labels[0], query[0], method=name)
+
+
+def test_a_query_that_no_label_reaches_goes_to_the_nearest_mean():
+    rows = torch.tensor([[[0.0, 0.0], [10.0, 0.0]]])
+    query = torch.tensor([[[1.0, 500.0], [9.0, 500.0], [0.1, 0.0]]])
+    method = configure("label-spreading", n_shot=1, pipeline="none")
+    found = method.assign(rows, torch.tensor([[0, 1]]), query, n_way=2)
+    assert found.labels.tolist() == [[0, 1, 0]]
+    assert found.plan.isfinite().all()
+
+
+@pytest.mark.parametrize("name", ["bms", "paddle"])
+def test_absent_classes_become_small_where_sizes_are_free(name):
+    support, labels, query = draw(5, "40,40,0,0,0", n_episodes=5)
+    found = answer(configure(name, n_shot=5), support, labels, query, n_way=5).assignment
+    equal = answer(configure("bms-equal", n_shot=5), support, labels, query, n_way=5).assignment
+    assert found.proportions[:, 2:].sum(dim=1).mean() < 0.45  # of 0.6 where sizes are equal
+    torch.testing.assert_close(equal.proportions, torch.full_like(equal.proportions, 0.2))
