@@ -47,8 +47,9 @@ from fewlabels.methods.assignment import (
     prepare_episode,
 )
 from fewlabels.methods.base import Method, Reference, register, typical_shots
-from fewlabels.methods.logistic import LAM, fit_regression, learn_regression, linear_rule
+from fewlabels.methods.logistic import LAM, fit_regression, learn_regression
 from fewlabels.methods.map import assign_map, paper_alpha, paper_n_steps
+from fewlabels.methods.parts import linear_rules
 from fewlabels.preprocess.components import principal_components
 from fewlabels.preprocess.pipeline import Pipeline
 from fewlabels.preprocess.smoothing import SMOOTHING, find_neighborhood
@@ -334,7 +335,7 @@ def _later(x: Tensor, plan: Tensor) -> tuple[Tensor, Tensor]:
     some = slice(None, None, max(1, len(x) // CONSTANTS.map_rows))
     sharpness = fit_weights(scores[None, some], plan[some], prior=(1.0,), precision=1.0)
     slopes, offsets = _discriminants(x, plan, products[0] + products[1])
-    return linear_rule(sharpness * slopes, sharpness * offsets)
+    return linear_rules(sharpness * slopes.T, sharpness * offsets, LAM)
 
 
 register(

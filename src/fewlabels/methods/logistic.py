@@ -20,6 +20,7 @@ from fewlabels.methods.assignment import (
     prepare_episode,
 )
 from fewlabels.methods.base import Method, Reference, register
+from fewlabels.methods.parts import linear_rules
 from fewlabels.preprocess.pipeline import Pipeline
 
 LAM = 10.0  # scale of the prototypes that stand for linear functions; any positive number does
@@ -68,16 +69,8 @@ def fit_regression(x: Tensor, labels: Tensor, n_way: int) -> tuple[Tensor, Tenso
 
 def learn_regression(x: Tensor, labels: Tensor, n_way: int) -> tuple[Tensor, Tensor]:
     """Prototypes (W, D) and biases (W,) of the regression, from (S, D) and (S,)."""
-    return linear_rule(*fit_regression(x, labels.long(), n_way))
-
-
-def linear_rule(slopes: Tensor, offsets: Tensor) -> tuple[Tensor, Tensor]:
-    """Linear functions (D, W), (W,) as prototypes (W, D) and biases (W,) for later rows.
-
-    They are decided by LAM (2 <x, c> - |c|^2) + bias, which is any linear function of x.
-    """
-    prototypes = slopes.T / (2 * LAM)
-    return prototypes, offsets + LAM * (prototypes * prototypes).sum(dim=1)
+    slopes, offsets = fit_regression(x, labels.long(), n_way)
+    return linear_rules(slopes.T, offsets, LAM)
 
 
 def assign_logistic(
@@ -89,7 +82,7 @@ def assign_logistic(
     for x, labels, rows, common in zip(support, support_labels, query, shift, strict=True):
         slopes, offsets = fit_regression(x + common, labels.long(), n_way)
         plans.append(((rows + common) @ slopes + offsets).softmax(dim=-1))
-        rules.append(linear_rule(slopes, offsets))
+        rules.append(linear_rules(slopes.T, offsets, LAM))
     prototypes, biases = (torch.stack(each) for each in zip(*rules, strict=True))
     return make_assignment(torch.stack(plans), prototypes, biases=biases, lam=LAM)
 

@@ -49,7 +49,7 @@ def cosines(x: Tensor, prototypes: Tensor) -> Tensor:
 
 
 def linear_rules(slopes: Tensor, offsets: Tensor, lam: float) -> tuple[Tensor, Tensor]:
-    """Prototypes (E, W, D) and biases (E, W) of linear scores <x, slope> + offset.
+    """Prototypes (..., W, D) and biases (..., W) of linear scores <x, slope> + offset.
 
     Later rows are decided by lam (2 <x, c> - |c|^2) + bias, which is any linear function of x.
     """
