@@ -205,11 +205,10 @@ class Session:
     def rows(self, *, abstain: float = 0.0) -> list[LabelRow]:
         """All labels, by the thorough answer; items marked as of no class have none."""
         state = self._state if self._state.settled else self._solve(self._state)
-        given = state.given | {
-            name: GivenLabel("", PERSON) for name, mark in state.marks.items() if mark == NONE
-        }
-        names = self.collection.names
-        return make_rows(names, state.active, state.answer, given, abstain=abstain)
+        names, marks = self.collection.names, state.marks
+        return make_rows(
+            names, state.active, state.answer, state.given, abstain=abstain, marks=marks
+        )
 
     def describe(self, rows: Sequence[int]) -> dict[str, Any]:
         """The most probable classes of some items together; the history if it is one item."""
@@ -270,7 +269,7 @@ class Session:
     def _read(self, *, version: int, last: State | None) -> State:
         """The journal's labels, and a quick answer from the last state's."""
         given, journal = self.project.given(self.collection), self.project.journal
-        marks = {name: mark for name, mark in journal.marks.items() if name in self.collection.rows}
+        marks = self.project.marks(self.collection)
         class_names = tuple(journal.class_names)
         labels = {name: each.label for name, each in given.items()}
         used = set(labels.values())
@@ -410,7 +409,10 @@ class Session:
             if mark == NONE:
                 labels[place[name]] = -1
         number = {name: number for number, name in enumerate(state.class_names)}
-        estimate = state.estimate
+        estimate, answer, numbers = state.estimate, state.answer, state.numbers
+        if answer is not None and NONE in state.marks.values():
+            of_class = np.array([state.marks.get(name) != NONE for name in self.collection.names])
+            answer, numbers = answer.among(of_class), numbers[of_class]
         return {
             "version": state.version,
             "settled": state.settled,
@@ -425,13 +427,13 @@ class Session:
             "outliers": [(row, round(PERMILLE * p)) for row, p in state.outliers],
             "suspicious": list(state.suspicious),
             "sizes": []
-            if state.answer is None
-            else [(size.low, size.high) for size in estimate_sizes(state.answer, state.numbers)],
+            if answer is None
+            else [(size.low, size.high) for size in estimate_sizes(answer, numbers)],
             "doubtful_below": round(PERMILLE * doubtful_below(estimate)),
             "estimate": None if estimate is None else estimate._asdict(),
             "undo": None if state.undo is None else state.undo._asdict(),
             "redo": None if state.redo is None else state.redo._asdict(),
-            "advice": advise(state.answer, state.numbers, estimate),
+            "advice": advise(answer, numbers, estimate),
         }
 
 
