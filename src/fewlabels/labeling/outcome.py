@@ -344,7 +344,7 @@ def label_inputs(
         estimate,
         wrong,
         hidden_right,
-        (*inputs.remarks, *remarks, f"Preprocessing: {vectors.pipeline}."),
+        (*inputs.remarks, *remarks),
     )
 
 
