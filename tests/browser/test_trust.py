@@ -511,3 +511,24 @@ def test_answers_tell_only_what_changed_and_the_page_shows_all_of_it(project, se
     assert sum(each.request.method == "POST" for each in told) == 5
     assert all("since" in each for each in answers)
     assert all(len(each["marks"][0]) < n / 2 for each in answers)
+
+
+def test_sort_by_name_and_by_confidence(project, serve, visit):
+    page = visit(serve(project), height=1400)
+    settled(page)
+    order = """async () => {
+      const {page} = await import("/page/shared.js");
+      const {state, project, layout} = page;
+      const section = layout.sections.find(({way, open}) => way !== undefined && open.length > 2);
+      const open = section.items.filter((item) => state.marks[item] === "0");
+      return [open.map((item) => project.names[item]), open.map((item) => state.confidence[item])];
+    }"""
+    names, sure = page.evaluate(order)
+    assert sure == sorted(sure)
+    name = focused(page)[0]
+    page.keyboard.press("t")
+    by_name, _ = page.evaluate(order)
+    assert by_name == sorted(names)
+    assert focused(page)[0] == name
+    page.click("#sort")
+    assert page.evaluate(order) == [names, sure]
