@@ -7,6 +7,7 @@ made-up clusters that overlap, so that labels do change. Writes benchmarks/resul
 """
 
 import argparse
+import gzip
 import http.client
 import json
 import os
@@ -106,15 +107,21 @@ def click(
     connection = http.client.HTTPConnection(address.netloc)
     headers = {"Content-Type": "application/json", "X-Fewlabels-Token": token}
     items = np.random.default_rng(1).permutation(len(truth))
-    seconds, changed, size = [], [], 0
+    headers["Accept-Encoding"] = "gzip"
+    seconds, changed, size, version = [], [], 0, -1
     for item in items[: n + 2]:  # two to warm up
         body = json.dumps({"items": [int(item)], "label": f"class {truth[item]}"})
         begun = time.perf_counter()
-        connection.request("POST", "/api/decide", body, headers)
-        answer = connection.getresponse().read()
+        connection.request("POST", f"/api/decide?since={version}", body, headers)
+        response = connection.getresponse()
+        answer = response.read()
         seconds.append(time.perf_counter() - begun)
-        changed.append(len(json.loads(answer)["changed"]))
         size = len(answer)
+        if response.getheader("Content-Encoding") == "gzip":
+            answer = gzip.decompress(answer)
+        told = json.loads(answer)
+        changed.append(len(told["changed"]))
+        version = told["version"]
         time.sleep(pause)
     return seconds[2:], changed[2:], size
 

@@ -98,7 +98,7 @@ def test_nothing_is_lost_when_the_server_is_killed(project, serve_apart, visit):
     for name in ("leek", "plum", "leek"):
         page.wait_for_selector('#grid[aria-busy="false"]')
         path = focused(page)[0]
-        with page.expect_response("**/api/decide"):
+        with page.expect_response("**/api/decide?*"):
             press_digit_of(page, name)
         corrected[path] = name
     page.wait_for_selector('#grid[aria-busy="false"]')

@@ -469,3 +469,66 @@ def test_labels_that_the_server_suspects_are_shown_first(project, serve, visit):
     assert page.inner_text("#pinned-title") == "Perhaps wrong"
     assert focused(page)[0] == "apple/01.png"
     assert page.locator(".tile").count() == 6
+
+
+def test_answers_tell_only_what_changed_and_the_page_shows_all_of_it(project, serve, visit):
+    page = visit(serve(project))
+    settled(page)
+    n = len(in_database(project)[0]) + len(in_database(project)[1])
+    told = []
+    page.on("response", lambda answer: "since=" in answer.url and told.append(answer))
+    page.keyboard.press("Enter")
+    wait_sent(page, 7)
+    page.keyboard.press("n")  # none of these
+    wait_sent(page, 8)
+    page.keyboard.press("l")
+    page.keyboard.type("a new kind")
+    page.keyboard.press("Enter")  # the numbers of the classes change
+    wait_sent(page, 9)
+    page.keyboard.press("u")
+    wait_sent(page, 8)
+    page.keyboard.press("r")
+    page.fill("#class-name", "renamed")
+    page.keyboard.press("Enter")
+    page.wait_for_selector('#classes button:has-text("renamed")')
+    page.wait_for_function(
+        """async () => {
+          const {page} = await import("/page/shared.js");
+          return page.state.searched;
+        }"""
+    )
+    shown, whole = page.evaluate(
+        """async () => {
+          const {page} = await import("/page/shared.js");
+          const whole = await (await fetch("/api/state")).json();
+          const {version, labels, confidence, marks, classes, outliers} = page.state;
+          const shown = {version, labels, confidence, classes};
+          return [{...shown, marks: marks.join(""), outliers: [...outliers]}, whole];
+        }"""
+    )
+    assert shown == {key: whole[key] for key in shown}
+    answers = [each.json() for each in told if each.status == 200]
+    assert sum(each.request.method == "POST" for each in told) == 5
+    assert all("since" in each for each in answers)
+    assert all(len(each["marks"][0]) < n / 2 for each in answers)
+
+
+def test_sort_by_name_and_by_confidence(project, serve, visit):
+    page = visit(serve(project), height=1400)
+    settled(page)
+    order = """async () => {
+      const {page} = await import("/page/shared.js");
+      const {state, project, layout} = page;
+      const section = layout.sections.find(({way, open}) => way !== undefined && open.length > 2);
+      const open = section.items.filter((item) => state.marks[item] === "0");
+      return [open.map((item) => project.names[item]), open.map((item) => state.confidence[item])];
+    }"""
+    names, sure = page.evaluate(order)
+    assert sure == sorted(sure)
+    name = focused(page)[0]
+    page.keyboard.press("t")
+    by_name, _ = page.evaluate(order)
+    assert by_name == sorted(names)
+    assert focused(page)[0] == name
+    page.click("#sort")
+    assert page.evaluate(order) == [names, sure]

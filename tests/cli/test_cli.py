@@ -80,6 +80,27 @@ def test_help_of_every_command():
         assert f"fewlabels {command}" in done.stdout
 
 
+@pytest.mark.parametrize("command", ["label", "next", "serve", "predict"])
+def test_help_has_groups_and_names_of_values(command):
+    shown = run(command, "--help").stdout
+    heads = re.findall(r"^(\w[\w ]*):$", shown, flags=re.MULTILINE)
+    assert heads[0] == "Arguments"
+    assert {"Labels and method", "Computing", "Options"} < set(heads)
+    assert not re.search(r"<\w+|\{", shown)  # no types of Python
+    assert shown.rstrip().endswith("-h, --help  Show this message and exit.")
+
+
+def test_completion_of_commands_and_options():
+    def complete(words, place):
+        asked = {"_FEWLABELS_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": place}
+        done = run(**asked)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.split()
+
+    assert complete("fewlabels la", "1") == ["label"]
+    assert "--label-studio" in complete("fewlabels label --la", "2")
+
+
 def test_help_imports_nothing_heavy():
     script = """
 import sys

@@ -45,6 +45,16 @@ def test_a_table_is_printed_and_kept(here, novel, tmp_path):
     assert len(json.loads((tmp_path / "out" / "cells.json").read_text())) == 8
 
 
+def test_without_any_features_it_says_so_once(here, tmp_path):
+    (tmp_path / "empty").mkdir()
+    words = ("--artifacts", tmp_path / "empty", "--output", tmp_path / "out")
+    done = here("reproduce", "table5", "table2", *words)
+    assert (done.code, done.stdout) == (1, "")
+    assert done.stderr.startswith("fewlabels: no features for table2, table5 in ")
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
 def test_the_second_run_measures_nothing_new(here, novel, tmp_path):
     words = [
         "reproduce",

@@ -1,6 +1,7 @@
 """What the check-up finds in features with known defects."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -29,6 +30,23 @@ def test_known_defects_are_found(make_features):
     assert found.norms[0] == 0
     assert found.norms[2] == pytest.approx(np.linalg.norm(x, axis=1).max())
     assert found.power == "power(0.5)"
+    empty, twice, *_ = found.diagnose()
+    assert empty.startswith("1 row has only zeros")
+    assert twice.startswith("1.7% of the rows equal an earlier one: remove them")
+
+
+def test_the_diagnosis_says_what_to_do(make_features):
+    found = replace(
+        check_up(make_features([20, 20, 20], dim=6), n_episodes=5),
+        **{"power": "power(0.3)", "skewness": (2.0, 0.5), "inductive": 60.0},
+    )
+    healthy, power, gain = replace(found, transductive=70.0).diagnose()
+    assert healthy.startswith("Healthy")
+    assert power.startswith("Use power(0.3): the values are skewed (2.0), and less so after it")
+    assert "+10.0 points" in gain
+    assert "ncm" in replace(found, transductive=60.5).diagnose()[-1]
+    assert "Label three rows" in replace(found, transductive=None).diagnose()[-1]
+    assert len(replace(found, skewness=(0.1, 0.1), transductive=70.0).diagnose()) == 2
 
 
 def test_the_trial_gives_lam_and_the_gain(make_features):
@@ -59,8 +77,11 @@ def test_the_command_prints_it(make_features, tmp_path):
     shown = CliRunner().invoke(app, ["doctor", str(path), "--episodes", "5"])
     assert shown.exit_code == 0
     assert "points by transduction" in shown.output
+    said = shown.output.partition("Diagnosis\n")[2].splitlines()
     printed = CliRunner().invoke(app, ["doctor", str(path), "--episodes", "5", "--json"])
-    assert json.loads(printed.output)["rows"] == 60
+    found = json.loads(printed.output)
+    assert found["rows"] == 60
+    assert said == [f"  - {words}" for words in found["diagnosis"]]
 
 
 def test_reliability_is_of_equal_and_of_uneven_classes_and_needs_labels_to_leave_out(make_features):

@@ -1,6 +1,7 @@
 """label_folder, and how often a command lists the folder."""
 
 import csv
+import json
 import shutil
 import sys
 from collections import Counter
@@ -15,7 +16,7 @@ from fewlabels.errors import FileFormatError, InputError
 from fewlabels.labeling import label_folder, predict_images
 from fewlabels.labeling.inputs import read_inputs
 from fewlabels.labeling.outcome import label_inputs, suggest_next
-from fewlabels.labeling.session import open_session
+from fewlabels.labeling.session import Session, open_session
 
 CPU = {"device": "cpu", "n_workers": 0}
 
@@ -142,3 +143,43 @@ def test_a_project_lists_its_folder_once_per_command(photos, few, tmp_path, extr
     ):
         listed = count_listings(use)
         assert {folder: listed[folder] for folder in once} == once
+
+
+def test_images_that_a_person_marked_as_of_no_class_have_no_label(make_project, tmp_path):
+    project = make_project()
+    session = Session(project)
+    none, skipped = 50, 51
+    session.decide([none], None, mark="none")
+    session.decide([skipped], None, mark="skip")
+    downloaded = session.rows()
+    session.close()
+    names = session.collection.names
+    outcome = label_folder(
+        project.folder,
+        output=tmp_path / "labels.csv",
+        label_studio=tmp_path / "tasks.json",
+        report=tmp_path / "r.html",
+        **CPU,
+    )
+    assert outcome.rows[none] == downloaded[none] == (names[none], "", 1.0, "", 1.0, "person", "")
+    assert [row.label for row in outcome.rows] == [row.label for row in downloaded]
+    assert outcome.rows[skipped].origin == "model"
+    with (tmp_path / "labels.csv").open(newline="") as file:
+        written = list(csv.DictReader(file))
+    assert (written[none]["label"], written[none]["none_of_these"]) == ("", "1.0")
+    tasks = json.loads((tmp_path / "tasks.json").read_text())
+    assert [row for row, task in enumerate(tasks) if "predictions" not in task] == [none]
+    assert none not in outcome.outliers
+    assert not {names[none], names[skipped]} & set(outcome.suggest(len(names)))
+    assert not {names[none], names[skipped]} & set(suggest_next(outcome.inputs, n=len(names))[0])
+    found = outcome.summary()
+    assert (found["given"], found["of_no_class"], found["left_out"]) == (8, 1, 0)
+    assert found["labelled"] == sum(found["classes"].values()) - 8 == len(names) - 9
+    assert sum(size["expected"] for size in found["class_sizes"].values()) == pytest.approx(
+        len(names) - 1, abs=0.3
+    )
+    assert "1 of no class as you said" in outcome.describe()
+    assert "of no class, as you said" in (tmp_path / "r.html").read_text()
+    truth = dict.fromkeys(names, "c0")
+    assert outcome.score(truth).n == len(names) - 9
+    assert outcome.unscored(truth) == (0, {})

@@ -183,6 +183,54 @@ def test_the_state_for_the_page(session, blobs):
     assert all(0 <= sure <= 1000 for sure in found["confidence"])
 
 
+def test_differences_to_a_state_that_the_page_has(session):
+    """Whatever was decided since, differences and the last state give the whole state."""
+    search(session)
+    last = session.to_dict(session.state)
+    none, open_row = session.state.suggested[:2]
+    labels = [session.state.active[label] for label in session.state.answer.labels[60:64]]
+    steps = (
+        lambda: session.decide([50], "c1"),
+        lambda: session.decide([none], None, mark="none"),
+        lambda: session.decide([open_row], "a new class"),
+        lambda: session.confirm(range(60, 64), labels),
+        lambda: session.relabel("c0", "renamed"),
+        lambda: session.undo()[0],
+        lambda: search(session),
+    )
+    for step in steps:
+        state = step()
+        whole, told = session.to_dict(state), session.to_dict(state, last["version"])
+        assert told["since"] == last["version"]
+        assert apply(told, last) == whole
+        last = whole
+    assert session.to_dict(session.state, last["version"])["labels"] == ([], [])
+    assert "since" not in session.to_dict(session.state, 7)  # of another server
+
+
+def apply(told, last):
+    """The whole state, as the page computes it."""
+    whole = {key: value for key, value in told.items() if key != "since"}
+    place = [
+        told["classes"].index(name) if name in told["classes"] else -1 for name in last["classes"]
+    ]
+    whole["labels"] = [place[label] if label >= 0 else -1 for label in last["labels"]]
+    for key in ("confidence", "marks"):
+        whole[key] = list(last[key])
+    for key in ("labels", "confidence", "marks"):
+        row = 0
+        for step, value in zip(*told[key], strict=True):
+            row += step
+            values = {"confidence": whole[key][row], "marks": str(value), "labels": value}
+            if key == "confidence":
+                values[key] += 10 * value
+            whole[key][row] = values[key]
+    whole["marks"] = "".join(whole["marks"])
+    if "outliers" not in told:
+        whole["outliers"] = [each for each in last["outliers"] if whole["marks"][each[0]] == "0"]
+    return whole
+
+
 @pytest.fixture
 def session_with_outliers(make_project, blobs):
     """Two labels each of c0, c1 and c2; c3, items 90 to 119, has no name yet."""

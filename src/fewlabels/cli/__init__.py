@@ -17,7 +17,7 @@ from fewlabels.cli.doctor import doctor_command
 from fewlabels.cli.evaluate import evaluate_command
 from fewlabels.cli.extract import extract_command
 from fewlabels.cli.label import label_command, next_command
-from fewlabels.cli.options import MethodCommand
+from fewlabels.cli.options import GroupedCommand, MethodCommand
 from fewlabels.cli.predict import predict_command
 from fewlabels.cli.reproduce import reproduce_command
 from fewlabels.cli.serve import serve_command
@@ -50,16 +50,15 @@ app = typer.Typer(
     cls=Commands,
     help="Few labels in, all labels out: PT-MAP few-shot classification.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 # In the order in which a new user needs them: label, look at features, compare, train.
-app.command("label")(label_command)
-app.command("next")(next_command)
-app.command("serve")(serve_command)
-app.command("predict")(predict_command)
+app.command("label", cls=GroupedCommand)(label_command)
+app.command("next", cls=GroupedCommand)(next_command)
+app.command("serve", cls=GroupedCommand)(serve_command)
+app.command("predict", cls=GroupedCommand)(predict_command)
 app.command("extract")(extract_command)
 app.command("doctor")(doctor_command)
 app.command("evaluate", cls=MethodCommand)(evaluate_command)

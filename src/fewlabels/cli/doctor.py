@@ -84,6 +84,9 @@ def doctor_command(
         )
     for each in measured:
         _print_reliability(each)
+    typer.echo("Diagnosis")
+    for words in found.diagnose():
+        typer.echo(f"  - {words}")
 
 
 def _print_reliability(found: "Reliability") -> None:

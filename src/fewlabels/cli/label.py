@@ -26,7 +26,9 @@ Labels = Annotated[
     Path | None,
     Option(
         help="CSV with columns path and label, or a folder with one sub-folder per class. "
-        "[sub-folders of PHOTOS]"
+        "[sub-folders of PHOTOS]",
+        metavar="CSV|FOLDER",
+        rich_help_panel=options.LABELS,
     ),
 ]
 Method = Annotated[
@@ -34,25 +36,50 @@ Method = Annotated[
     Option(
         help="Method that finds the labels; `fewlabels evaluate --help` lists them. [folder]",
         metavar="NAME",
+        rich_help_panel=options.LABELS,
     ),
 ]
 Backbone = Annotated[
     str | None,
     Option(
         help="efficientnet-lite0, timm:NAME, hf:ORG/NAME, a checkpoint of fewlabels train, "
-        "or several: a+b. [efficientnet-lite0]"
+        "or several: a+b. [efficientnet-lite0]",
+        metavar="NAME",
+        rich_help_panel=options.COMPUTING,
     ),
 ]
-BatchSize = Annotated[int | None, Option(help="Images per batch of the network.")]
-NumWorkers = Annotated[int | None, Option(help="Threads that read images; 0 for none.")]
-Abstain = Annotated[float, Option(help="Leave out labels that are less sure than this, 0 to 1.")]
+BatchSize = Annotated[
+    int | None,
+    Option(help="Images per batch of the network.", metavar="N", rich_help_panel=options.COMPUTING),
+]
+NumWorkers = Annotated[
+    int | None,
+    Option(
+        help="Threads that read images; 0 for none.", metavar="N", rich_help_panel=options.COMPUTING
+    ),
+]
+Abstain = Annotated[
+    float,
+    Option(
+        help="Leave out labels that are less sure than this, 0 to 1.",
+        metavar="CONFIDENCE",
+        rich_help_panel=options.LABELS,
+    ),
+]
 
 
 def label_command(
     photos: PhotosArgument,
     labels: Labels = None,
     output: Annotated[
-        Path, Option("--output", "-o", help="Where the labels are written: .csv or .parquet.")
+        Path,
+        Option(
+            "--output",
+            "-o",
+            help="Where the labels are written: .csv or .parquet.",
+            metavar="FILE",
+            rich_help_panel=options.OUTPUTS,
+        ),
     ] = Path("labels.csv"),
     method: Method = None,
     settings: options.Set = None,
@@ -62,25 +89,56 @@ def label_command(
         bool,
         Option(
             help="Whether to add a column: the probability that an image belongs to no class.",
+            rich_help_panel=options.LABELS,
         ),
     ] = True,
     copy_to: Annotated[
-        Path | None, Option(help="Copy the images into one folder per class.")
+        Path | None,
+        Option(
+            help="Copy the images into one folder per class.",
+            metavar="FOLDER",
+            rich_help_panel=options.OUTPUTS,
+        ),
     ] = None,
-    link_to: Annotated[Path | None, Option(help="The same with links.")] = None,
+    link_to: Annotated[
+        Path | None,
+        Option(help="The same with links.", metavar="FOLDER", rich_help_panel=options.OUTPUTS),
+    ] = None,
     label_studio: Annotated[
-        Path | None, Option(help="Write predictions for Label Studio (.json).")
+        Path | None,
+        Option(
+            help="Write predictions for Label Studio (.json).",
+            metavar="FILE",
+            rich_help_panel=options.OUTPUTS,
+        ),
     ] = None,
     label_studio_prefix: Annotated[
-        str, Option(help="What Label Studio needs before each path.")
+        str,
+        Option(
+            help="What Label Studio needs before each path.",
+            metavar="PREFIX",
+            rich_help_panel=options.OUTPUTS,
+        ),
     ] = "/data/local-files/?d=",
     model: Annotated[
-        Path | None, Option(help="Save a model for `fewlabels predict` (.safetensors).")
+        Path | None,
+        Option(
+            help="Save a model for `fewlabels predict` (.safetensors).",
+            metavar="FILE",
+            rich_help_panel=options.OUTPUTS,
+        ),
     ] = None,
-    report: Annotated[Path | None, Option(help="Write a report (.html).")] = None,
+    report: Annotated[
+        Path | None,
+        Option(help="Write a report (.html).", metavar="FILE", rich_help_panel=options.OUTPUTS),
+    ] = None,
     truth: Annotated[
         str | None,
-        Option(help="True labels to compare with: a CSV file, or 'folders' for sub-folders."),
+        Option(
+            help="True labels to compare with: a CSV file, or 'folders' for sub-folders.",
+            metavar="CSV|folders",
+            rich_help_panel=options.LABELS,
+        ),
     ] = None,
     device: options.Device = "auto",
     batch_size: BatchSize = None,
@@ -159,7 +217,17 @@ def _score(outcome: "Outcome") -> dict[str, object]:
 def next_command(
     photos: PhotosArgument,
     labels: Labels = None,
-    count: Annotated[int, Option("--count", "-n", min=1, help="Number of images to list.")] = 20,
+    count: Annotated[
+        int,
+        Option(
+            "--count",
+            "-n",
+            min=1,
+            help="Number of images to list.",
+            metavar="N",
+            rich_help_panel=options.OUTPUTS,
+        ),
+    ] = 20,
     method: Method = None,
     settings: options.Set = None,
     backbone: Backbone = None,

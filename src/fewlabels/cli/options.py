@@ -10,6 +10,9 @@ from typer import Argument, Option
 
 from fewlabels.errors import InputError
 
+# Groups of options in the help of `GroupedCommand`.
+LABELS, OUTPUTS, COMPUTING = "Labels and method", "Results", "Computing"
+
 FILES = ".safetensors, .npz (features, labels), .npy (with --per-class), .parquet, .pt or .plk"
 
 FeaturesArgument = Annotated[
@@ -41,6 +44,7 @@ Set = Annotated[
         "--set",
         help="Value of a knob of the method (`fewlabels evaluate --help`); may be repeated.",
         metavar="KNOB=VALUE",
+        rich_help_panel=LABELS,
     ),
 ]
 Pipeline = Annotated[str | None, Option(help="Another preprocessing, e.g. 'unit | center | unit'.")]
@@ -50,13 +54,18 @@ Settings = Annotated[
 ]
 
 Engine = Annotated[str, Option(help="auto, torch, numba or triton.")]
-Device = Annotated[str, Option(help="auto, cpu, cuda or mps.")]
+Device = Annotated[
+    str, Option(help="auto, cpu, cuda or mps.", metavar="NAME", rich_help_panel=COMPUTING)
+]
 Dtype = Annotated[
     str | None, Option(help="float32 or float64, of the torch engine alone. [float32]")
 ]
 
 Force = Annotated[bool, Option("--force", help="Overwrite results of other features in --output.")]
-Json = Annotated[bool, Option("--json", help="Print one JSON object instead of a table.")]
+Json = Annotated[
+    bool,
+    Option("--json", help="Print one JSON object instead of a table.", rich_help_panel=OUTPUTS),
+]
 
 
 def gather_knobs(
@@ -83,6 +92,30 @@ def single_knobs(given: Sequence[str] | None) -> dict[str, Any]:
         if len(values) > 1:
             raise InputError(f"--set {knob} must be given once here, got {', '.join(values)}.")
     return {knob: values[0] for knob, values in found.items()}
+
+
+class GroupedCommand(typer.core.TyperCommand):
+    """A command whose help shows options in groups, and arguments by name only."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """The arguments without braces."""
+        return [
+            piece.replace("{", "").replace("}", "") for piece in super().collect_usage_pieces(ctx)
+        ]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the groups in the order of their first options."""
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            if (record := parameter.get_help_record(ctx)) is None:
+                continue
+            group = getattr(parameter, "rich_help_panel", None) or "Options"
+            if parameter.param_type_name == "argument":
+                group, record = "Arguments", (record[0].partition(" <")[0], record[1])
+            groups.setdefault(group, []).append(record)
+        for group, records in groups.items():
+            with formatter.section(group):
+                formatter.write_dl(records)
 
 
 class MethodCommand(typer.core.TyperCommand):

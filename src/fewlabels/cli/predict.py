@@ -13,9 +13,10 @@ from fewlabels.cli.label import Abstain
 
 
 def predict_command(
-    model: Annotated[Path, Argument(help="What `fewlabels label --model` wrote.")],
+    model: Annotated[Path, Argument(help="What `fewlabels label --model` wrote.", metavar="MODEL")],
     images: Annotated[
-        list[Path], Argument(help="Images, folders of images, or a file of features.")
+        list[Path],
+        Argument(help="Images, folders of images, or a file of features.", metavar="IMAGES"),
     ],
     abstain: Abstain = 0.0,
     device: options.Device = "auto",

@@ -10,6 +10,7 @@ from fewlabels.cli import options
 from fewlabels.cli.console import command_line, end_interrupted, print_table, progress_bar, say
 from fewlabels.errors import InputError
 
+EXIT_NOTHING_FOUND = 1
 ARTIFACTS = Path("artifacts")  # it may be missing: --features names single files
 
 
@@ -83,9 +84,17 @@ def reproduce_command(
         )
     exhibits = choose_exhibits(names or [])
     if exhibits:
+        experiments = all_experiments(exhibits, library)
+        if not any(library.has(each.source) for each in experiments):
+            names_asked = ", ".join(each.name for each in exhibits)
+            say(
+                f"fewlabels: no features for {names_asked} in {library.artifacts}. Run this in the "
+                "repository, or name them with --artifacts or --features; --list shows which."
+            )
+            raise typer.Exit(EXIT_NOTHING_FOUND)
         drawing = can_draw(plot)
         ledger = Ledger(make_folder(output), library, n_episodes=episodes, seed=seed, device=device)
-        waiting = ledger.to_measure(all_experiments(exhibits, library))
+        waiting = ledger.to_measure(experiments)
         try:
             with progress_bar("reproduce", episodes * len(waiting)) as ledger.on_progress:
                 ledger.measure(waiting)

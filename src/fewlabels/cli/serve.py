@@ -26,13 +26,17 @@ def serve_command(
         Option(
             help="Begin a project of another name with this folder of images or file of features; "
             "or tell a project where its images were moved.",
+            metavar="FOLDER|FILE",
+            rich_help_panel=options.LABELS,
         ),
     ] = None,
     labels: Annotated[
         Path | None,
         Option(
             help="Import labels: a CSV with columns path and label, "
-            "or for a new project a folder with one sub-folder per class."
+            "or for a new project a folder with one sub-folder per class.",
+            metavar="CSV|FOLDER",
+            rich_help_panel=options.LABELS,
         ),
     ] = None,
     port: Annotated[
@@ -41,6 +45,8 @@ def serve_command(
             min=0,
             max=65535,
             help="Port; 0 picks a free one. [the one of the last time]",
+            metavar="N",
+            rich_help_panel="Page",
         ),
     ] = None,
     open_browser: Annotated[
@@ -48,6 +54,7 @@ def serve_command(
         Option(
             "--open/--no-open",
             help="Open the page in the browser. [if run in a terminal]",
+            rich_help_panel="Page",
         ),
     ] = None,
     method: Method = None,

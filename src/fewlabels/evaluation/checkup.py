@@ -21,6 +21,7 @@ from fewlabels.preprocess.steps import UNIT
 EPISODES = 200  # enough to tell a gain of 2 points from none
 WAYS, SHOTS, QUERIES = 5, 1, 15  # of the trial episodes, or fewer where classes are small
 RELIABILITY_SHOTS = 5  # calibration leaves labels out: one per class is too few
+WORTH_HAVING = 2.0  # points of accuracy, which `EPISODES` can tell from none
 BARS = "▁▂▃▄▅▆▇█"
 BINS = 40  # of the histogram, one character each
 
@@ -48,7 +49,39 @@ class Checkup:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and words, for JSON."""
-        return asdict(self)
+        return {**asdict(self), "diagnosis": self.diagnose()}
+
+    def diagnose(self) -> list[str]:
+        """What to do about it, one sentence or two for each finding; problems first."""
+        problems = []
+        if self.zero_rows:
+            rows, have = ("row", "has") if self.zero_rows == 1 else ("rows", "have")
+            problems.append(
+                f"{self.zero_rows:,} {rows} {have} only zeros and cannot be classified: "
+                "remove them, or compute their features again."
+            )
+        if self.duplicates:
+            problems.append(
+                f"{self.duplicates / self.rows:.1%} of the rows equal an earlier one: remove them. "
+                "The same image as support and as query makes accuracies look better."
+            )
+        advice = [] if problems else ["Healthy: no row is empty or occurs twice."]
+        before, after = self.skewness
+        if abs(after) < abs(before):
+            advice.append(
+                f"Use {self.power}: the values are skewed ({before:.1f}), and less so after it "
+                f"({after:.1f})."
+            )
+        if self.inductive is None or self.transductive is None:
+            advice.append("Label three rows of two classes, to learn what transduction gains.")
+        elif (gain := self.transductive - self.inductive) >= WORTH_HAVING:
+            advice.append(f"Use a transductive method such as map-auto: {gain:+.1f} points.")
+        else:
+            advice.append(
+                f"Transduction gains little here ({gain:+.1f} points): "
+                "the nearest class mean (ncm) may be enough."
+            )
+        return problems + advice
 
 
 def check_up(features: FeatureSet, *, n_episodes: int = EPISODES, seed: int = 0) -> Checkup:

@@ -72,6 +72,10 @@ class Answer:
         top = self.top_two[1]
         return np.asarray(top[:, 0] - top[:, 1])
 
+    def among(self, rows: NDArray[np.bool_]) -> "Answer":
+        """The probabilities of some items only, by a mask (N,)."""
+        return Answer(self.probabilities[rows])
+
     @property
     def uncalibrated(self) -> NDArray[np.float32]:
         """Probabilities before calibration, (N, W); of labelled items as if without a label."""

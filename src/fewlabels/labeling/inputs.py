@@ -1,7 +1,7 @@
 """From what a person names (folder of images, file of features, project) to items and labels."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,6 +45,7 @@ class Inputs:
     n_listed: int  # the first items are the person's; labelled images from elsewhere come after
     truth: dict[str, str] | None = None  # true labels by name, where they were given
     stamps: Mapping[str, str] | None = None  # of the images before their features were computed
+    marks: Mapping[str, str] = field(default_factory=dict)  # "none" or "skip", by name
 
     @property
     def labels(self) -> dict[str, str]:
@@ -287,6 +288,7 @@ def _read_project(path: Path, labels: Path | None, truth: str | None) -> Inputs:
             project.backbone,
             len(collection),
             None if truth is None else _among(true.labels, collection.names),
+            marks=project.marks(collection),
         )
 
 

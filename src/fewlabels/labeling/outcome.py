@@ -32,7 +32,7 @@ from fewlabels.labeling.answer import (
     solve,
 )
 from fewlabels.labeling.inputs import Inputs
-from fewlabels.labeling.journal import MODEL
+from fewlabels.labeling.journal import MODEL, NONE
 from fewlabels.labeling.labels_file import check_enough
 from fewlabels.labeling.outputs import LabelRow, make_rows
 from fewlabels.labeling.suggestions import (
@@ -124,35 +124,54 @@ class Outcome:
     @cached_property
     def sizes(self) -> list[ClassSize]:
         """How many items each class has, as far as is known."""
-        return estimate_sizes(self.answer, self.numbers)
+        of_class = ~self.of_no_class
+        return estimate_sizes(self.answer.among(of_class), self.numbers[of_class])
+
+    @cached_property
+    def of_no_class(self) -> NDArray[np.bool_]:
+        """Whether a person said of an item that it belongs to no class, (N,)."""
+        marks = self.inputs.marks
+        return np.array([marks.get(name) == NONE for name in self.inputs.collection.names])
 
     @property
     def advice(self) -> str:
         """Whether to continue labelling."""
-        return advise(self.answer, self.numbers, self.estimate)
+        of_class = ~self.of_no_class
+        return advise(self.answer.among(of_class), self.numbers[of_class], self.estimate)
 
     @property
     def none_of_these(self) -> list[float] | None:
-        """The probability that a listed item belongs to none of the classes; None if not asked."""
+        """The probability that a listed item belongs to none of the classes; None if not asked.
+
+        Where a person said so, it is 1.
+        """
         found = self.answer.none_of_these
         if found is None:
             return None
+        found = np.where(self.of_no_class, 1, found)
         return [round(float(each), 3) for each in found[: self.inputs.n_listed]]
 
     @property
     def outliers(self) -> list[int]:
-        """Rows of listed items that probably belong to no class, the most probable first."""
+        """Rows of listed items that probably belong to no class, the most probable first.
+
+        Without those of which a person said so.
+        """
         exact = self.answer.none_of_these
         if exact is None:
             return []
-        return sorted(list_outliers(self.none_of_these or []), key=lambda row: -float(exact[row]))
+        found = [
+            row for row in list_outliers(self.none_of_these or []) if not self.of_no_class[row]
+        ]
+        return sorted(found, key=lambda row: -float(exact[row]))
 
     def suggest(self, n: int) -> list[str]:
-        """The names of the n items to label next."""
-        listed = self.inputs.n_listed
-        n_more = len(self.numbers) - listed
+        """The names of the n items to label next; marked ones are decided already."""
+        listed, marks = self.inputs.n_listed, self.inputs.marks
+        n_more = len(self.numbers) - listed + len(marks)
         found = suggest(self.vectors, self.numbers, self.answer, n=n + n_more)
-        return [self.inputs.collection.names[row] for row in found if row < listed][:n]
+        names = [self.inputs.collection.names[row] for row in found if row < listed]
+        return [name for name in names if name not in marks][:n]
 
     def score(self, truth: Mapping[str, str]) -> Score | None:
         """Compare predicted labels with true ones, by name; None where there is nothing to compare.
@@ -181,7 +200,7 @@ class Outcome:
         predicted, named = self._predicted(truth), set(self.class_names)
         others = Counter(true for true in predicted.values() if true not in named)
         n_left_out = sum(
-            true in named and not self.rows[row].label for row, true in predicted.items()
+            true in named and not self.rows[row].origin for row, true in predicted.items()
         )
         return Unscored(n_left_out, dict(sorted(others.items())))
 
@@ -190,7 +209,7 @@ class Outcome:
         return {
             row: truth[item.path]
             for row, item in enumerate(self.rows)
-            if item.path in truth and self.numbers[row] < 0
+            if item.path in truth and item.origin in (MODEL, "")
         }
 
     def labels_by(self, method: str) -> NDArray[np.int64]:
@@ -207,10 +226,11 @@ class Outcome:
     def describe(self) -> str:
         """The result in a few lines."""
         found = self.summary()
-        left_out = found["left_out"]
+        left_out, of_no_class = found["left_out"], found["of_no_class"]
         lines = [
             f"{found['images']:,} images, {len(self.class_names)} classes: "
             f"{found['given']:,} labels given, {found['labelled']:,} found"
+            + (f", {of_no_class:,} of no class as you said" if of_no_class else "")
             + (f", {left_out:,} left out as too doubtful." if left_out else ".")
         ]
         n_outliers = found.get("none_of_these", 0)
@@ -234,14 +254,15 @@ class Outcome:
 
     def summary(self) -> dict[str, Any]:
         """Counts and settings, for JSON."""
-        by_model = [row for row in self.rows if row.origin == MODEL or not row.origin]
         collection = self.inputs.collection
-        sure = self.answer.confidences[: len(self.rows)][self.numbers[: len(self.rows)] < 0]
+        predicted = [row.origin in (MODEL, "") for row in self.rows]
+        sure = self.answer.confidences[: len(self.rows)][predicted]
         return {
             "images": len(self.rows),
-            "given": len(self.rows) - len(by_model),
+            "given": sum(bool(row.label) and row.origin != MODEL for row in self.rows),
             "labelled": sum(row.origin == MODEL for row in self.rows),
-            "left_out": sum(not row.label for row in self.rows),
+            "left_out": sum(not row.origin for row in self.rows),
+            "of_no_class": sum(not row.label and bool(row.origin) for row in self.rows),
             "doubtful": int((sure < doubtful_below(self.estimate)).sum()),
             **({} if self.none_of_these is None else {"none_of_these": len(self.outliers)}),
             "classes": dict(sorted(Counter(row.label for row in self.rows if row.label).items())),
@@ -312,12 +333,18 @@ def label_inputs(
         vectors,
         answer,
         make_rows(
-            listed, class_names, answer, inputs.given, abstain=abstain, looks_like=looks_like
+            listed,
+            class_names,
+            answer,
+            inputs.given,
+            abstain=abstain,
+            looks_like=looks_like,
+            marks=inputs.marks,
         ),
         estimate,
         wrong,
         hidden_right,
-        (*inputs.remarks, *remarks, f"Preprocessing: {vectors.pipeline}."),
+        (*inputs.remarks, *remarks),
     )
 
 
@@ -330,16 +357,19 @@ def suggest_next(
 ) -> tuple[list[str], str]:
     """The names of the n items to label next, and advice; works without any label too."""
     collection, labels = inputs.collection, inputs.labels
-    if len(labels) == len(collection):
-        return [], "Every image has a label: there is none to label next."
+    marks = inputs.marks
+    if len(labels) + len(marks) == len(collection):
+        decided = "a label or a mark" if marks else "a label"
+        return [], f"Every image has {decided}: there is none to label next."
     class_names = sorted(set(labels.values()))
     if len(class_names) >= 2:
         outcome = label_inputs(inputs, method=method, settings=settings)
         return outcome.suggest(n), outcome.advice
     numbers = collection.number(labels, class_names)
     vectors = prepare(collection.features, method=method, settings=settings)
-    found = suggest(vectors, numbers, None, n=n)
-    return [collection.names[row] for row in found], advise(None, numbers, None)
+    found = suggest(vectors, numbers, None, n=n + len(marks))
+    names = [name for name in (collection.names[row] for row in found) if name not in marks]
+    return names[:n], advise(None, numbers, None)
 
 
 def describe_rivals(estimate: Estimate, hidden_right: Mapping[str, int]) -> str:

@@ -20,7 +20,8 @@ from fewlabels.io.files import (
 )
 from fewlabels.labeling.answer import Answer
 from fewlabels.labeling.collection import Collection
-from fewlabels.labeling.journal import MODEL, GivenLabel
+from fewlabels.labeling.journal import MODEL, PERSON, GivenLabel
+from fewlabels.labeling.journal import NONE as NO_CLASS
 
 UNKNOWN_FOLDER = "unlabelled"  # of images that the model left without a label
 FORBIDDEN = re.compile(r'[<>:"/\\|?*\x00-\x1f]')  # in file names on Windows, the strictest system
@@ -30,7 +31,11 @@ LONGEST_NAME = 120  # bytes of UTF-8 of a folder's name; file systems allow 255
 
 
 class LabelRow(NamedTuple):
-    """One row of the result; the label is empty where it is unknown or too doubtful."""
+    """One row of the result.
+
+    The label is empty where it is unknown or too doubtful, and where a person said that the item
+    belongs to no class; the origin is "person" then.
+    """
 
     path: str
     label: str
@@ -59,6 +64,7 @@ def make_rows(
     *,
     abstain: float = 0.0,
     looks_like: Mapping[str, str] | None = None,
+    marks: Mapping[str, str] | None = None,
 ) -> list[LabelRow]:
     """The rows of all items, in their order.
 
@@ -69,6 +75,7 @@ def make_rows(
         given: The labels that a person or a file gave, by name.
         abstain: Confidence below which the model's label is left out.
         looks_like: By name, the class that the model sees where it contradicts a given label.
+        marks: By name, "none" for items that a person said belong to no class: they get no label.
     """
     check_abstain(abstain)
     order, top = (None, None) if answer is None else answer.top_two
@@ -78,6 +85,8 @@ def make_rows(
             label, origin, _ = given[name]
             other = (looks_like or {}).get(name, "")
             rows.append(LabelRow(name, label, 1.0, "", 1.0, origin, other))
+        elif (marks or {}).get(name) == NO_CLASS:
+            rows.append(LabelRow(name, "", 1.0, "", 1.0, PERSON))
         elif order is None or top is None:
             rows.append(LabelRow(name, "", 0.0, "", 0.0, ""))
         else:

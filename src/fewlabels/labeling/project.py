@@ -181,6 +181,11 @@ class Project:
         current = self.journal.current
         return {name: current[name] for name in collection.names if name in current}
 
+    def marks(self, collection: Collection) -> dict[str, str]:
+        """The marks of the items of a collection, "none" or "skip", by name."""
+        marks = self.journal.marks
+        return {name: marks[name] for name in collection.names if name in marks}
+
     def import_labels(self, labels: Mapping[str, str]) -> "Imported":
         """Add labels by item name that are new, except where a person decided last."""
         current = self.journal.current

@@ -90,6 +90,8 @@ def _facts(outcome: Outcome, score: Score | None) -> str:
         (f"{found['given']:,}", "labels given"),
         (f"{found['labelled']:,}", "labels found"),
     ]
+    if found["of_no_class"]:
+        facts.append((f"{found['of_no_class']:,}", "of no class, as you said"))
     if found["left_out"]:
         facts.append((f"{found['left_out']:,}", "left out as too doubtful"))
     facts.append((f"{found['doubtful']:,}", "doubtful"))
@@ -115,15 +117,14 @@ def _proportions(outcome: Outcome, score: Score | None) -> str:
     worst class comes first.
     """
     n_way = len(outcome.class_names)
-    labels = outcome.answer.labels[: outcome.inputs.n_listed]
+    listed = ~outcome.of_no_class
+    listed[outcome.inputs.n_listed :] = False
+    labels, known = outcome.answer.labels[listed], outcome.numbers[listed] >= 0
     sizes = np.bincount(labels, minlength=n_way)
     given = np.bincount(outcome.numbers[outcome.numbers >= 0], minlength=n_way)
     limit = doubtful_below(outcome.estimate)
-    unsure = (outcome.answer.confidences < limit)[: len(labels)] & (outcome.numbers < 0)[
-        : len(labels)
-    ]
+    unsure = (outcome.answer.confidences < limit)[listed] & ~known
     doubtful = np.bincount(labels[unsure], minlength=n_way)
-    known = outcome.numbers[: len(labels)] >= 0
     found = sizes - np.bincount(labels[known], minlength=n_way)
     if score is None:
         n, of = found - doubtful, found
@@ -376,8 +377,10 @@ def _settings(outcome: Outcome) -> str:
 def _map(outcome: Outcome) -> str:
     labels = outcome.answer.labels.tolist()
     titles = [
-        _text(f"{name} · {outcome.class_names[label]}")
-        for name, label in zip(outcome.inputs.collection.names, labels, strict=True)
+        _text(f"{name} · {'none of these' if none else outcome.class_names[label]}")
+        for name, label, none in zip(
+            outcome.inputs.collection.names, labels, outcome.of_no_class, strict=True
+        )
     ]
     return draw_map(project_plane(outcome.vectors), labels, outcome.numbers >= 0, titles)
 

@@ -71,6 +71,7 @@ NO_TOKEN = (
 CACHED = "private, max-age=31536000, immutable"  # the URL changes with the collection
 
 Number = Annotated[int, Path(ge=0)]
+Since = Annotated[int | None, Query()]  # the version that the page has
 
 
 class Decision(BaseModel):
@@ -150,32 +151,35 @@ def make_app(session: Session, *, token: str, port: int) -> FastAPI:
         return _json({**about, "state": session.to_dict(session.state)})
 
     @app.get("/api/state")
-    def state(since: Annotated[int, Query()] = -1) -> Response:
+    def state(since: Since = None) -> Response:
         now = session.state
-        return Response(status_code=204) if now.version == since else _json(session.to_dict(now))
+        if now.version == since:
+            return Response(status_code=204)
+        return _json(session.to_dict(now, since))
 
     @app.post("/api/decide")
-    def decide(decision: Decision) -> Response:
+    def decide(decision: Decision, since: Since = None) -> Response:
         state = session.decide(decision.items, decision.label, mark=decision.mark)
-        return _json(session.to_dict(state))
+        return _json(session.to_dict(state, since))
 
     @app.post("/api/confirm")
-    def confirm(confirmed: Confirmed) -> Response:
-        return _json(session.to_dict(session.confirm(confirmed.items, confirmed.labels)))
+    def confirm(confirmed: Confirmed, since: Since = None) -> Response:
+        state = session.confirm(confirmed.items, confirmed.labels)
+        return _json(session.to_dict(state, since))
 
     @app.post("/api/relabel")
-    def relabel(relabeled: Relabeled) -> Response:
-        return _json(session.to_dict(session.relabel(relabeled.old, relabeled.new)))
+    def relabel(relabeled: Relabeled, since: Since = None) -> Response:
+        return _json(session.to_dict(session.relabel(relabeled.old, relabeled.new), since))
 
     @app.post("/api/undo")
-    def undo(undone: Reversed) -> Response:
+    def undo(undone: Reversed, since: Since = None) -> Response:
         state, items = session.undo(undone.batch)
-        return _json({**session.to_dict(state), "undone": items})
+        return _json({**session.to_dict(state, since), "undone": items})
 
     @app.post("/api/redo")
-    def redo(redone: Reversed) -> Response:
+    def redo(redone: Reversed, since: Since = None) -> Response:
         state, items = session.redo(redone.batch)
-        return _json({**session.to_dict(state), "undone": items})
+        return _json({**session.to_dict(state, since), "undone": items})
 
     @app.post("/api/about")
     def about(items: Items) -> Response:

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,6 +62,8 @@ N_SUGGESTED = 24
 N_CANDIDATES = 6
 N_SIMILAR = 500
 PERMILLE = 1000  # confidences are sent as whole numbers
+PERCENT = 10  # in whole per cent, as the page shows them: finer ones would change with every label
+N_SHOWN = 16  # last states sent, to which an answer can tell the differences
 MARKS = {PERSON: "1", IMPORT: "2", CONFIRMED: "3", NONE: "4", SKIP: "5"}  # "0" is the model's
 
 
@@ -92,6 +94,51 @@ class State:
         return name not in self.given and name not in self.marks
 
 
+class Shown(NamedTuple):
+    """What the page shows of each item in one state."""
+
+    classes: tuple[str, ...]
+    labels: NDArray[np.int64]  # (N,) numbers of classes, -1 without one
+    confidence: NDArray[np.int64]  # (N,) thousandths
+    marks: NDArray[np.uint8]  # (N,) characters, see MARKS
+    outliers: list[tuple[int, int]]  # rows, with thousandths
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it."""
+        return {
+            "labels": self.labels.tolist(),
+            "confidence": self.confidence.tolist(),
+            "marks": self.marks.tobytes().decode(),
+            "outliers": self.outliers,
+        }
+
+    def since(self, last: "Shown") -> dict[str, Any]:
+        """What differs from another state of the same items; of confidences, by how much."""
+        number = {name: number for number, name in enumerate(self.classes)}
+        numbers = np.array([*(number.get(name, -1) for name in last.classes), -1])
+        labels, marks = numbers[last.labels], self.marks - ord("0")
+        more = (self.confidence - last.confidence) // PERCENT  # small numbers: half the bytes
+        different = {
+            "labels": _changes(labels != self.labels, self.labels),
+            "confidence": _changes(more != 0, more),
+            "marks": _changes(last.marks != self.marks, marks),
+        }
+        still = [(row, p) for row, p in last.outliers if self.marks[row] == ord("0")]
+        return different if still == self.outliers else {**different, "outliers": self.outliers}
+
+
+def _changes(
+    changed: NDArray[np.bool_], values: NDArray[np.integer[Any]]
+) -> tuple[list[int], list[int]]:
+    """The rows that changed, each as its distance from the one before, and their values.
+
+    >>> _changes(np.array([False, True, False, True]), np.array([7, 8, 7, 9]))
+    ([1, 2], [8, 9])
+    """
+    rows = np.flatnonzero(changed)
+    return np.diff(rows, prepend=0).tolist(), values[rows].tolist()
+
+
 class Session:
     """A project with its answers; safe to use from several threads."""
 
@@ -118,6 +165,7 @@ class Session:
             self.collection.features, method=method, settings=settings, dataset=dataset
         )
         self._lock = threading.Lock()  # one decision at a time
+        self._shown: dict[int, Shown] = {}  # by version
         self._wake, self._stop = threading.Event(), threading.Event()
         # Versions of an earlier server, which an open page may still have, are others.
         self._state = self._solve(self._read(version=time.time_ns() // 1000, last=None))
@@ -205,11 +253,10 @@ class Session:
     def rows(self, *, abstain: float = 0.0) -> list[LabelRow]:
         """All labels, by the thorough answer; items marked as of no class have none."""
         state = self._state if self._state.settled else self._solve(self._state)
-        given = state.given | {
-            name: GivenLabel("", PERSON) for name, mark in state.marks.items() if mark == NONE
-        }
-        names = self.collection.names
-        return make_rows(names, state.active, state.answer, given, abstain=abstain)
+        names, marks = self.collection.names, state.marks
+        return make_rows(
+            names, state.active, state.answer, state.given, abstain=abstain, marks=marks
+        )
 
     def describe(self, rows: Sequence[int]) -> dict[str, Any]:
         """The most probable classes of some items together; the history if it is one item."""
@@ -270,7 +317,7 @@ class Session:
     def _read(self, *, version: int, last: State | None) -> State:
         """The journal's labels, and a quick answer from the last state's."""
         given, journal = self.project.given(self.collection), self.project.journal
-        marks = {name: mark for name, mark in journal.marks.items() if name in self.collection.rows}
+        marks = self.project.marks(self.collection)
         class_names = tuple(journal.class_names)
         labels = {name: each.label for name, each in given.items()}
         used = set(labels.values())
@@ -376,7 +423,7 @@ class Session:
                     continue
                 with suppress(sqlite3.Error):  # the session does not need them
                     self._keep(state)
-                state = self._state = replace(state, version=state.version + 1)
+                state = self._state = replace(state, version=state.version + 1, changed=())
             state = self._search(state)
             with self._lock:
                 if state.searched and not self._outdated(state):
@@ -393,8 +440,8 @@ class Session:
             if row.path not in state.given
         )
 
-    def to_dict(self, state: State) -> dict[str, Any]:
-        """A state for the page: labels as numbers of active classes, confidences in thousandths."""
+    def _show(self, state: State) -> Shown:
+        """What the page shows of each item; kept for the differences to later states."""
         if state.answer is None:
             labels = state.numbers.copy()
             confidence = np.where(labels >= 0, PERMILLE, 0)
@@ -402,6 +449,7 @@ class Session:
             labels = state.answer.labels.copy()
             # Rounded down, so that no doubtful label looks sure.
             confidence = (PERMILLE * state.answer.confidences).astype(np.int64)
+            confidence -= confidence % PERCENT
         marks, place = bytearray(b"0" * len(self.collection)), self.collection.rows
         for name, each in state.given.items():
             marks[place[name]] = ord(MARKS.get(each.origin, "1"))
@@ -409,29 +457,47 @@ class Session:
             marks[place[name]] = ord(MARKS[mark])
             if mark == NONE:
                 labels[place[name]] = -1
+        outliers = [(row, round(PERMILLE * p)) for row, p in state.outliers]
+        all_marks = np.frombuffer(bytes(marks), dtype=np.uint8)
+        shown = Shown(state.active, labels, confidence, all_marks, outliers)
+        # Replaced, not changed: no thread has to wait. At worst one is lost, and all is sent.
+        self._shown = dict([*self._shown.items(), (state.version, shown)][-N_SHOWN:])
+        return shown
+
+    def to_dict(self, state: State, since: int | None = None) -> dict[str, Any]:
+        """A state for the page: labels as numbers of active classes, confidences in thousandths.
+
+        Args:
+            state: Of this session.
+            since: Version that the page has. If it was one of the last, only what differs is told
+                of items, as in `Shown.since`, and "since" is in the answer.
+        """
+        last = None if since is None else self._shown.get(since)
+        shown = self._show(state)
+        items = shown.to_dict() if last is None else {"since": since, **shown.since(last)}
         number = {name: number for number, name in enumerate(state.class_names)}
-        estimate = state.estimate
+        estimate, answer, numbers = state.estimate, state.answer, state.numbers
+        if answer is not None and NONE in state.marks.values():
+            of_class = np.array([state.marks.get(name) != NONE for name in self.collection.names])
+            answer, numbers = answer.among(of_class), numbers[of_class]
         return {
             "version": state.version,
             "settled": state.settled,
             "searched": state.searched,
             "classes": list(state.active),
             "colors": [number[name] for name in state.active],
-            "labels": labels.tolist(),
-            "confidence": confidence.tolist(),
-            "marks": marks.decode(),
+            **items,
             "changed": list(state.changed),
             "suggested": [int(row) for row in state.suggested],
-            "outliers": [(row, round(PERMILLE * p)) for row, p in state.outliers],
             "suspicious": list(state.suspicious),
             "sizes": []
-            if state.answer is None
-            else [(size.low, size.high) for size in estimate_sizes(state.answer, state.numbers)],
+            if answer is None
+            else [(size.low, size.high) for size in estimate_sizes(answer, numbers)],
             "doubtful_below": round(PERMILLE * doubtful_below(estimate)),
             "estimate": None if estimate is None else estimate._asdict(),
             "undo": None if state.undo is None else state.undo._asdict(),
             "redo": None if state.redo is None else state.redo._asdict(),
-            "advice": advise(state.answer, state.numbers, estimate),
+            "advice": advise(answer, numbers, estimate),
         }
 
 

@@ -22,12 +22,46 @@ async function ask(path, options = {}) {
 const post = (path, body) =>
   ask(path, { method: "POST", headers: { "Content-Type": "application/json", "X-Fewlabels-Token": token }, body: JSON.stringify(body) });
 
+// ---- states: the server tells what differs from the last state that this page has
+
+const PERCENT = 10; // confidences are in thousandths, their changes in hundredths
+
+let known; // whole
+export const keep = (state) => (known = state);
+
+// `since` is the state that the request named: the page may have another one by now.
+function complete(answer, since) {
+  if (answer?.since === undefined) return answer; // nothing new, or all of it
+  const place = since.classes.map((name) => answer.classes.indexOf(name));
+  const labels = since.labels.map((way) => (way < 0 ? way : place[way]));
+  const [confidence, marks] = [[...since.confidence], [...since.marks]];
+  patch(labels, answer.labels, (_, way) => way);
+  patch(confidence, answer.confidence, (last, more) => last + PERCENT * more);
+  patch(marks, answer.marks, (_, mark) => String(mark));
+  const outliers = answer.outliers ?? since.outliers.filter(([item]) => marks[item] === "0");
+  return { ...answer, labels, confidence, marks, outliers };
+}
+
+// Rows come as distances, each from the one before.
+function patch(values, [steps, told], update) {
+  let row = 0;
+  steps.forEach((step, i) => (values[(row += step)] = update(values[row], told[i])));
+}
+
+async function change(path, body) {
+  const since = known;
+  return complete(await post(`${path}?since=${since.version}`, body), since);
+}
+
 export const getProject = () => ask("/api/project");
-export const getState = (since) => ask(`/api/state?since=${since}`);
+export async function getState() {
+  const since = known;
+  return complete(await ask(`/api/state?since=${since.version}`), since);
+}
 export const about = (items) => post("/api/about", { items });
 export const similar = (item) => ask(`/api/similar/${item}`);
-export const decide = (items, label, mark = null) => post("/api/decide", { items, label, mark });
-export const confirm = (items, labels) => post("/api/confirm", { items, labels });
-export const relabel = (old, name) => post("/api/relabel", { old, new: name });
-export const undo = (batch) => post("/api/undo", { batch });
-export const redo = (batch) => post("/api/redo", { batch });
+export const decide = (items, label, mark = null) => change("/api/decide", { items, label, mark });
+export const confirm = (items, labels) => change("/api/confirm", { items, labels });
+export const relabel = (old, name) => change("/api/relabel", { old, new: name });
+export const undo = (batch) => change("/api/undo", { batch });
+export const redo = (batch) => change("/api/redo", { batch });

@@ -36,6 +36,15 @@ function setFilter(words) {
   focus(page.focused ?? page.layout.order[0]);
 }
 
+// By name or by confidence; the picture in focus stays in focus.
+function sortOtherwise() {
+  page.byName = !page.byName;
+  $("sort").setAttribute("aria-pressed", page.byName);
+  relayout();
+  focus(page.focused);
+  toast(page.byName ? "Sorted by name" : "Least certain first");
+}
+
 function clear() {
   if (isLarge()) enlarge(false);
   else if (page.selected.size) page.selected.clear();
@@ -206,6 +215,7 @@ const KEYS = {
   r: () => openClass(currentSection()?.way === undefined ? undefined : currentSection().title),
   f: () => $("grid").classList.toggle("whole"),
   z: () => isLarge() && zoom(),
+  t: sortOtherwise,
   v: () => setView(views()[(views().indexOf(page.view) + 1) % views().length]),
   "/": () => $("filter").focus(),
   "?": () => $("help").showModal(),
@@ -314,6 +324,7 @@ onClick("remove", once(removeLabels));
 onClick("pinned-confirm", once(() => confirmCurrent()));
 onClick("pinned-all", once(() => confirmCurrent(true)));
 onClick("rename", () => openClass(currentSection()?.title));
+onClick("sort", sortOtherwise);
 onClick("start", () => setView("check"));
 onClick("outliers", () => setView("outliers"));
 onClick("picture-button", () => (isLarge() ? zoom() : enlarge(true)));

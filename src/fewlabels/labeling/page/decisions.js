@@ -74,7 +74,8 @@ export async function confirmSection(section, all = false) {
   const chosen = all || !sure.length ? open : sure;
   const doubtful = chosen.length - sure.length;
   if (doubtful) {
-    const wrong = Math.round(chosen.reduce((sum, item) => sum + (1 - page.state.confidence[item] / 1000), 0));
+    // Confidences are rounded down to whole per cent: the mean is half of one more.
+    const wrong = Math.round(chosen.reduce((sum, item) => sum + Math.max(0, 0.995 - page.state.confidence[item] / 1000), 0));
     const words = `${number(doubtful)} of these ${number(chosen.length)} images ${doubtful === 1 ? "is" : "are"} doubtful, or may be none of the classes` + (wrong ? `; about ${number(wrong)} of the labels may be wrong.` : ".");
     if (!(await ask(`Confirm all ${number(chosen.length)} as “${section.title}”?`, words, { yes: `Confirm all ${number(chosen.length)}`, no: "Look at them first" }))) return false;
   }
@@ -131,7 +132,7 @@ function submit(send, then) {
     const answer = await attempt(send, then);
     pending--;
     if (!answer) return;
-    received = answer;
+    received = api.keep(answer);
     if (pending === 0) receive(answer);
     then(answer);
   }).catch((error) => trouble(error.message)); // or no later decision would be sent
@@ -156,7 +157,7 @@ async function attempt(send, then) {
 }
 
 export function setState(answer) {
-  received = answer;
+  received = api.keep(answer);
   page.state = { ...answer, classes: [...answer.classes], colors: [...answer.colors], labels: [...answer.labels], confidence: [...answer.confidence], marks: [...answer.marks] };
   page.state.outliers = new Map(answer.outliers); // item: thousandths
   $("grid").setAttribute("aria-busy", String(!answer.settled));
@@ -180,10 +181,11 @@ export function watch() {
 async function poll() {
   if (pending) return; // the answer to a decision goes on watching
   try {
-    const answer = await api.getState(page.state.version);
+    const before = received;
+    const answer = await api.getState();
     trouble("");
     if (unsent.length) return sendAgain();
-    if (answer && !pending) return receive({ ...answer, changed: [] });
+    if (answer && !pending && received === before) return receive({ ...answer, changed: [] });
   } catch (error) {
     trouble(error.message);
   }

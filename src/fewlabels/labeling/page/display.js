@@ -152,6 +152,7 @@ function showBar() {
   $("above").hidden = !above || above.key === section?.key;
   $("above").textContent = above?.title ?? "";
   $("rename").hidden = $("pinned-confirm").hidden = !ofClass;
+  $("sort").hidden = !["class", "check"].includes(page.view);
   $("pinned-words").textContent = !open.length ? "Next class →" : sure.length ? `Confirm ${number(sure.length)} sure` : `Confirm all ${number(open.length)}…`;
   $("pinned-all").hidden = !sure.length || sure.length === open.length;
   $("pinned-all").textContent = `All ${number(open.length)}…`;

@@ -9,7 +9,14 @@ export function matches(item) {
   return page.filter.split(/\s+/).every((word) => words.includes(word));
 }
 
-const byDoubt = (a, b) => page.state.confidence[a] - page.state.confidence[b] || a - b;
+const NAMES = new Intl.Collator(undefined, { numeric: true });
+let places; // of each item in the order of names
+function place(item) {
+  const { names } = page.project;
+  places ??= new Map(names.map((_, i) => i).sort((a, b) => NAMES.compare(names[a], names[b])).map((each, i) => [each, i]));
+  return places.get(item);
+}
+const inOrder = (a, b) => (page.byName ? place(a) - place(b) : page.state.confidence[a] - page.state.confidence[b] || a - b);
 const VIEWS = { begin: kinds, class: byClass, check: toCheck, yours, outliers: noClass, like: alike };
 
 export function sections() {
@@ -31,10 +38,10 @@ function toCheck(items) {
   const open = (item) => !mine(item) && !skipped(item);
   const suggested = page.state.suggested.filter((item) => open(item) && matches(item));
   const first = new Set(suggested);
-  const rest = items.filter((item) => !first.has(item) && open(item) && (doubtful(item) || page.state.labels[item] < 0)).sort(byDoubt);
+  const rest = items.filter((item) => !first.has(item) && open(item) && (doubtful(item) || page.state.labels[item] < 0)).sort(inOrder);
   return [
     section("suggested", "Label these first", suggested, { captions: true, note: "uncertain, and different from each other" }),
-    section("doubtful", "Doubtful", rest, { captions: true, note: "least certain first" }),
+    section("doubtful", "Doubtful", rest, { captions: true, note: page.byName ? "by name" : "least certain first" }),
   ];
 }
 
@@ -60,7 +67,6 @@ function alike(items) {
   return [section("like", `Like ${page.project.names[item]}`, found, { captions: true, note: "the most similar first" })];
 }
 
-const NAMES = new Intl.Collator(undefined, { numeric: true });
 export const byName = () => page.state.classes.map((_, i) => i).sort((a, b) => NAMES.compare(page.state.classes[a], page.state.classes[b]));
 
 function byClass(items) {
@@ -70,7 +76,7 @@ function byClass(items) {
   for (const item of items) if (!none(item)) (state.labels[item] < 0 ? rest : groups[state.labels[item]]).push(item);
   const found = byName().map((way) => {
     const group = groups[way];
-    const open = group.filter((item) => !mine(item)).sort(byDoubt);
+    const open = group.filter((item) => !mine(item)).sort(inOrder);
     return section(`class-${state.classes[way]}`, state.classes[way], [...open, ...group.filter(mine)], { way });
   });
   const rank = new Map(state.suggested.map((item, i) => [item, i]));

@@ -9,6 +9,7 @@ export const page = {
   focused: null, // the item that keys act on
   anchor: null, // where a range of selection begins
   selected: new Set(),
+  byName: false, // images in the order of their names; otherwise the least certain first
   several: false, // taps add to the selection
   changed: new Set(), // whose labels the last answer changed
   kinds: [], // images to name first, in the order in which they were suggested
