@@ -491,21 +491,17 @@ def test_answers_tell_only_what_changed_and_the_page_shows_all_of_it(project, se
     page.fill("#class-name", "renamed")
     page.keyboard.press("Enter")
     page.wait_for_selector('#classes button:has-text("renamed")')
-    page.wait_for_function(
-        """async () => {
-          const {page} = await import("/page/shared.js");
-          return page.state.searched;
-        }"""
-    )
-    shown, whole = page.evaluate(
-        """async () => {
-          const {page} = await import("/page/shared.js");
-          const whole = await (await fetch("/api/state")).json();
-          const {version, labels, confidence, marks, classes, outliers} = page.state;
-          const shown = {version, labels, confidence, classes};
-          return [{...shown, marks: marks.join(""), outliers: [...outliers]}, whole];
-        }"""
-    )
+    asked = """async () => {
+      const {page} = await import("/page/shared.js");
+      const whole = await (await fetch("/api/state")).json();
+      const {version, labels, confidence, marks, classes, outliers, searched} = page.state;
+      const shown = {version, labels, confidence, classes};
+      return searched && version === whole.version
+        && [{...shown, marks: marks.join(""), outliers: [...outliers]}, whole];
+    }"""
+    while not (found := page.evaluate(asked)):  # until the page has the server's last state
+        page.wait_for_timeout(50)
+    shown, whole = found
     assert shown == {key: whole[key] for key in shown}
     answers = [each.json() for each in told if each.status == 200]
     assert sum(each.request.method == "POST" for each in told) == 5
