@@ -135,7 +135,7 @@ def test_other_methods_see_the_same_hidden_labels(make_blobs, hide):
     labels, vectors = hide(blobs.labels, 6), prepare(blobs.features)
     labels[np.flatnonzero(labels == 3)[1:]] = -1  # one label, which cannot be hidden
     answer = solve(vectors, labels, n_way=4)
-    found = compare_hidden(vectors, labels, answer, ["ncm", "folder"])
+    found = compare_hidden(vectors, labels, answer, ["ncm"])
     estimate = estimate_accuracy(vectors, labels, n_way=4, answer=answer)
     assert estimate.n_hidden == 18
     assert 9 <= found["ncm"] <= 18

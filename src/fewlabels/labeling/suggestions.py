@@ -17,8 +17,8 @@ from fewlabels.methods.folder import FolderRows, prepare_rows
 class Limits:
     """Limits from which items and labels are mentioned or suggested."""
 
-    # Confidence below which a label is called doubtful: of these one in three is wrong, of the
-    # others one in fifteen (benchmarks/folders.py).
+    # Confidence below which a label is called doubtful. Confidences are calibrated, so this is a
+    # choice of the person's time against errors, not a measured number.
     doubtful: float = 0.8
     # Confidence against a given label from which it is called wrong: with one label in twenty
     # exchanged, 51 of 60 such labels were wrong in five validation folders, and 51 of 134 found.

@@ -132,9 +132,9 @@ def prepare_rows(x: Tensor) -> FolderRows:
         # In a small folder, fewer than the smallest class may have.
         n_neighbors=min(SMOOTHING.neighbor_limit, max(2, round(sqrt(len(z))))),
     )
-    graph = found.graph if found.graph is not None else torch.eye(len(z)).to_sparse()
+    assert found.graph is not None
     unit = torch.nn.functional.normalize(z, dim=1)
-    return FolderRows(unit, found.whitened[0], found.join(weight=1.0)[0], graph)
+    return FolderRows(unit, found.whitened[0], found.join(weight=1.0)[0], found.graph)
 
 
 def assign_folder(
