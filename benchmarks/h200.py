@@ -16,7 +16,13 @@ import triton
 
 from fewlabels.evaluation import evaluate, sample_episodes
 from fewlabels.evaluation.engines import TorchEngine
-from fewlabels.evaluation.fused import SOFT_DOUBT, TritonEngine, _kernel_arguments, grams, shift
+from fewlabels.evaluation.fused import (
+    CUDA_SOFT_DOUBT,
+    TritonEngine,
+    _kernel_arguments,
+    grams,
+    shift,
+)
 from fewlabels.features import FeatureSet, read_features
 from fewlabels.kernels import cuda
 from fewlabels.methods import configure
@@ -112,7 +118,7 @@ def main(path: str, out: str) -> None:
         shown = torch.as_tensor(episodes.support_labels.astype(np.int32)).cuda()
         cell["kernel"] = timed(lambda: cuda.classify_grams(matrices, shown, **settings), repeats=15)
         labels, margins = cuda.classify_grams(matrices, shown, **settings)
-        cell["doubtful_episodes"] = int((margins < SOFT_DOUBT).sum())
+        cell["doubtful_episodes"] = int((margins < CUDA_SOFT_DOUBT).sum())
         cell["unsolved_episodes"] = int((margins < 0).sum())
         cell["kernel_labels_unlike_final"] = int((labels.cpu().numpy() != predicted).sum())
         report["cells"].append(cell)

@@ -79,8 +79,8 @@ def test_products_left_by_one_method_are_what_the_next_one_uses(features):
 def test_vectors_that_dwarf_the_others_are_left_to_float64(features):
     long = features.features.copy()
     long[3] *= 3 * EVEN
-    assert doubt(METHODS[4], torch.as_tensor(features.features)) is not None
-    assert doubt(METHODS[4], torch.as_tensor(long)) is None
+    assert doubt(METHODS[4], torch.as_tensor(features.features), SOFT_DOUBT) is not None
+    assert doubt(METHODS[4], torch.as_tensor(long), SOFT_DOUBT) is None
     uneven = FeatureSet(long, features.labels, features.class_names, {})
     (fused,) = evaluate([METHODS[4]], uneven, queries=8, n_episodes=60, engine="numba")
     (readable,) = evaluate(
@@ -100,11 +100,13 @@ def test_vectors_that_dwarf_the_others_are_left_to_float64(features):
     ],
 )
 def test_doubt_grows_with_the_sharpness(method, expected):
-    assert doubt(method, torch.eye(3)) == pytest.approx(expected)
+    assert doubt(method, torch.eye(3), SOFT_DOUBT) == pytest.approx(expected)
 
 
 def test_doubt_grows_with_the_square_of_lengths_that_stay():
     rows = 3 * torch.eye(4)
-    assert doubt(configure("ncm-raw", n_shot=1), rows) == pytest.approx(9 * HARD_DOUBT)
-    assert doubt(configure("map", n_shot=1, pipeline="center | unit"), rows) == SOFT_DOUBT
-    assert doubt(configure("map", n_shot=1, pipeline="center"), rows) is None
+    assert doubt(configure("ncm-raw", n_shot=1), rows, SOFT_DOUBT) == pytest.approx(9 * HARD_DOUBT)
+    assert (
+        doubt(configure("map", n_shot=1, pipeline="center | unit"), rows, SOFT_DOUBT) == SOFT_DOUBT
+    )
+    assert doubt(configure("map", n_shot=1, pipeline="center"), rows, SOFT_DOUBT) is None

@@ -21,7 +21,9 @@ def _draw(dtype, n_episodes=3, dim=20):
     return x.reshape(-1, dim).astype(dtype), support, labels, query
 
 
-def _classify(x, support, labels, query, *, classifier, in_gram_space, steps=(), n_steps=3):
+def _classify(
+    x, support, labels, query, *, classifier, in_gram_space, steps=(), n_steps=3, growths=None
+):
     found = np.full(query.shape, -7)
     margins = np.full(len(query), np.nan)
     n = cpu.pad(N_SUPPORT + N_QUERY)
@@ -46,6 +48,7 @@ def _classify(x, support, labels, query, *, classifier, in_gram_space, steps=(),
         (4, 0.5) if estimating else None,
         found,
         margins,
+        np.empty(len(query)) if growths is None else growths,
     )
     return found, margins
 

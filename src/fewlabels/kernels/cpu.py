@@ -8,10 +8,17 @@ then nothing that depends on D; feature space costs n W D per step. `prefers_gra
 Rows 0..S-1 are the support, rows S..n-1 the queries; a Gram matrix is padded with zeros to a
 multiple of 8. Classes come first in every array (W, Q): loops then run along the samples.
 
+Rounding errors of MAP grow from step to step as the moves of the prototypes do: both are multiplied
+by the same derivative. An error of one unit per step has become `growth` units at the last step,
+where growth_t = growth_(t-1) |move_t| / |move_(t-1)| + 1. Where prototypes leave a saddle point
+late, it is large.
+
 No library is called, so the order of every sum is fixed when the code is compiled: in one process
 an episode has the same bits alone as in any batch, on any thread, wherever its rows lie in memory.
 Another process may have linked the code in another way; its numbers can differ by roundings.
 """
+
+import math
 
 import numpy as np
 
@@ -24,6 +31,7 @@ from fewlabels.kernels.codes import ESTIMATE, FREE, KMEANS, MASS, MINIMUM, NEARE
 from fewlabels.methods.kmeans import MAX_ITERATIONS as KMEANS_ITERATIONS
 
 PADDING = 8  # rows of an episode are rounded up to a full vector register
+SHORTEST_MOVE = 1e-30  # a divisor where the prototypes stand still
 KMEANS_STEPS = 10  # of K-Means in a real episode, about
 
 
@@ -58,6 +66,7 @@ def classify_episodes(
     smoothing: tuple[int, float] | None,
     labels: Array,
     margins: Array,
+    growths: Array,
 ) -> None:
     """Label the queries of E episodes, in place.
 
@@ -86,6 +95,7 @@ def classify_episodes(
             squared distances for NEAREST and KMEANS). Labels are not valid where it is 0 (float32
             cannot tell the neighbors of rows) or -1 (a solve did not converge, or features or their
             squares are NaN or infinite).
+        growths: Out, (E,): how far errors of one unit per step have grown; 1 without steps.
     """
     n_episodes, n_support = support.shape
     n_query = query.shape[1]
@@ -94,6 +104,7 @@ def classify_episodes(
     coordinates = np.empty((n, n) if in_gram_space else (n_support + n_query, x.shape[1]), x.dtype)
     wide = np.empty((n, n) if smoothing is not None else (0, 0), x.dtype)
     plan = np.empty((n_way, n_query), x.dtype)
+    growths.fill(1)
     for episode in range(n_episodes):
         for i in range(n_support):
             rows[i] = support[episode, i]
@@ -154,7 +165,7 @@ def classify_episodes(
                 if lam <= 0:
                     used_lam = estimate_lam(wide, given, n_way, n_query, alpha)
             kind = MASS if classifier == ESTIMATE else classifier
-            solved = _assign_soft(
+            growth = _assign_soft(
                 coordinates,
                 in_gram_space,
                 given,
@@ -168,12 +179,14 @@ def classify_episodes(
                 tol,
                 plan,
             )
+            solved = growth >= 0
             # Two tests: the compiler leaves out a branch only on a test of None alone.
             if smoothing is not None:  # noqa: SIM102
                 if solved and classifier == ESTIMATE:
                     solved = blend_plans(wide, given, plan, used_lam, alpha, tol) >= 0
             margin = _decide(plan, labels[episode])
             margins[episode] = margin if solved else -1.0
+            growths[episode] = growth
 
 
 @fast_jit
@@ -317,8 +330,12 @@ def _assign_soft(
     target: Array,
     tol: float,
     plan: Array,
-) -> bool:
-    """MAP and soft K-Means as `assign_map`: the plan, (W, Q), in place; returns whether solved."""
+) -> float:
+    """MAP and soft K-Means as `assign_map`: the plan, (W, Q), in place.
+
+    Returns:
+        The growth of errors; -1 where a solve did not converge.
+    """
     n_support, m = len(support_labels), x.shape[1]
     queries = x[n_support : n_support + n_query]
     sums = np.empty((n_way, m), x.dtype)
@@ -345,6 +362,7 @@ def _assign_soft(
         for i in range(n_support):
             weights[support_labels[i], i] = 1 / shots[support_labels[i]]
             members[support_labels[i], i] = 1
+    growth, last_length = 1.0, np.inf
     for step in range(n_steps + 1):
         _inner_products(prototypes, x, in_gram_space, n_support, inner)
         if classifier != MASS:
@@ -360,18 +378,20 @@ def _assign_soft(
         elif not solve_biases(
             scores, target, classifier == MINIMUM, tol, biases, plan, mass, solver, largest
         ):
-            return False
+            return -1.0
         if step < n_steps:
             accumulate(plan, queries, sums, moved)
             for j in range(n_way):
                 inverse[j] = 1 / (shots[j] + mass[j])
-            _move(prototypes, moved, inverse, fraction)
+            length = _move(prototypes, moved, inverse, fraction)
+            growth = growth * length / last_length + 1
+            last_length = max(length, SHORTEST_MOVE)
             if track_weights:
                 for j in range(n_way):
                     for i in range(n_query):
                         members[j, n_support + i] = plan[j, i]
                 _move(weights, members, inverse, fraction)
-    return True
+    return growth
 
 
 @fast_jit
@@ -401,9 +421,17 @@ def _score(inner: Array, lam: float, squared: Array, scores: Array) -> None:
 
 
 @fast_jit
-def _move(x: Array, sums: Array, inverse: Array, fraction: float) -> None:
-    """Move the rows of x, (W, m), by a fraction of the way to the means sums * inverse."""
+def _move(x: Array, sums: Array, inverse: Array, fraction: float) -> float:
+    """Move the rows of x, (W, m), by a fraction of the way to the means sums * inverse.
+
+    Returns:
+        The length of the move.
+    """
+    squared = x.dtype.type(0)
     for j in range(x.shape[0]):
         scale = inverse[j]
         for k in range(x.shape[1]):
-            x[j, k] += fraction * (sums[j, k] * scale - x[j, k])
+            move = fraction * (sums[j, k] * scale - x[j, k])
+            squared += move * move
+            x[j, k] += move
+    return math.sqrt(squared)
