@@ -33,7 +33,7 @@ from fewlabels.transport.solver import SOLVER
 RESULTS = Path(__file__).parent / "results" / "float32.json"
 N_WAY, BLOCK = 5, 100
 PAPER = {1: (0.4, 30), 5: (0.2, 20)}  # alpha and n_steps by shots, Section 4.2
-THRESHOLDS = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4)  # at lam 10; in proportion to lam
+THRESHOLDS = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 6e-4)  # at lam 10; in proportion to lam
 LAMS = (1.0, 3.0, 30.0, 100.0)  # besides the paper's 10, for MAP
 EQUAL, UNEVEN = "15", "dirichlet:2:75"
 PAPER_LINE = "power(0.5) | unit | center | unit"

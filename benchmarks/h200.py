@@ -21,7 +21,6 @@ from fewlabels.evaluation.fused import (
     TritonEngine,
     _kernel_arguments,
     grams,
-    shift,
 )
 from fewlabels.features import FeatureSet, read_features
 from fewlabels.kernels import cuda
@@ -96,7 +95,8 @@ def main(path: str, out: str) -> None:
             lambda: evaluate([method], used, n_shot=n_shot, n_episodes=N_EPISODES, device="cuda")
         )
         lam, alpha, n_steps, classifier, target = _kernel_arguments(method, episodes)
-        rows = shift(engine._rows.all(method.pipeline, torch.float32))
+        rows = engine._rows.all(method.pipeline, torch.float32)
+        rows = rows - rows.mean(dim=0)
         numbers = torch.as_tensor(np.concatenate([episodes.support, episodes.query], axis=1)).cuda()
         chunk = 2500 if dim == 640 else 625
         n_support = episodes.support.shape[1]

@@ -8,7 +8,14 @@ import pytest
 import torch
 
 from fewlabels.evaluation import evaluate
-from fewlabels.evaluation.fused import EVEN, HARD_DOUBT, SOFT_DOUBT, NumbaEngine, doubt
+from fewlabels.evaluation.fused import (
+    ESTIMATE_DOUBT,
+    EVEN,
+    HARD_DOUBT,
+    SOFT_DOUBT,
+    NumbaEngine,
+    doubt,
+)
 from fewlabels.evaluation.sampling import sample_episodes
 from fewlabels.features import FeatureSet
 from fewlabels.methods import configure
@@ -96,7 +103,7 @@ def test_vectors_that_dwarf_the_others_are_left_to_float64(features):
         (configure("map", n_shot=1), SOFT_DOUBT),
         (configure("map", n_shot=1, lam=30.0), 3 * SOFT_DOUBT),
         (configure("map", n_shot=1, lam=0.01), SOFT_DOUBT / 10),
-        (configure("map", n_shot=1, lam="auto"), SOFT_DOUBT),
+        (configure("map", n_shot=1, lam="auto"), ESTIMATE_DOUBT),
     ],
 )
 def test_doubt_grows_with_the_sharpness(method, expected):

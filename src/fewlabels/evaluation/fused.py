@@ -31,9 +31,10 @@ from fewlabels.preprocess.steps import AUTO, UNIT
 from fewlabels.transport.solver import SOLVER
 
 # A margin is a difference of two probabilities of a plan, or of two squared distances where there
-# is no plan. Soft ones hold at lam 10 and are above the largest error of all real episodes measured
+# is no plan. Soft ones hold at lam 10 and are above the largest error of 880,000 real episodes
 # (benchmarks/float32.py).
-SOFT_DOUBT = 1e-4  # per unit of the growth of errors (kernels/cpu.py)
+SOFT_DOUBT = 2e-4  # per unit of the growth of errors (kernels/cpu.py); seen: 1.6e-4
+ESTIMATE_DOUBT = 6e-4  # likewise, where class sizes or lam are estimated; seen: 5.0e-4
 CUDA_SOFT_DOUBT = 5e-3  # where the growth is not measured
 SMALLEST_LAM = 1.0  # a margin's error grows with lam; below this the plan's own rounding prevails
 HARD_DOUBT = 2e-5  # a hundred rounding errors of a squared distance between unit vectors
@@ -42,7 +43,7 @@ TOLERANCES = {  # misplaced part of the mass in a solve
     torch.float64: SOLVER.float64_tolerance,
 }
 EVEN = 10.0  # times the median norm: the longest vector for which float32 is tried
-EXACT_BYTES = 2**27  # of all rows in float64 that are kept for the next method's doubtful episodes
+EXACT_BYTES = 2**27  # of rows in float64 that are kept for the next doubtful episodes
 PRODUCTS_BYTES = 2**28  # inner products of a chunk that are kept for the next method
 BLOCK = 64  # episodes that a thread takes at a time, in one workspace
 GATHERED_FLOATS = 2**28  # feature values that the GPU gathers at a time: 1 GB
@@ -72,8 +73,11 @@ class _FusedEngine:
         self._sharing = n_methods > 1
         self._rows = DeviceRows(features, mean_features, device=self.device)
         self._readable = TorchEngine(features, self.device, "float64", mean_features)
-        self._shifted: tuple[Pipeline, Tensor] | None = None
-        self._exact: tuple[Pipeline, Tensor] | None = None
+        # steps, all rows less their mean, and this mean: no distance changes, and inner products
+        # keep more digits
+        self._shifted: tuple[Pipeline, Tensor, Tensor] | None = None
+        # steps, rows in float64, and which of them are known
+        self._exact: tuple[Pipeline, Tensor, NDArray[np.bool_]] | None = None
 
     def predict(self, method: ConfiguredMethod, episodes: Episodes) -> IntArray:
         """See `Engine`."""
@@ -82,7 +86,8 @@ class _FusedEngine:
             return self._readable.predict(method, episodes)
         rowwise = method.pipeline.rowwise
         if self._shifted is None or self._shifted[0] != rowwise:
-            self._shifted = (rowwise, shift(self._rows.all(method.pipeline, torch.float32)))
+            rows = self._rows.all(method.pipeline, torch.float32)
+            self._shifted = (rowwise, rows - rows.mean(dim=0), rows.mean(dim=0))
         limit = doubt(method, self._shifted[1], self.soft_doubt)
         if limit is None:
             return self._predict_exactly(method, episodes)
@@ -116,18 +121,30 @@ class _FusedEngine:
     def _exact_rows(self, pipeline: Pipeline, episodes: Episodes) -> tuple[Tensor, Episodes]:
         """Rows in float64, and the episodes by the numbers of these rows.
 
-        All rows where other methods follow and there is memory for them, else those in use.
+        Where there is memory for all rows, those once computed are kept for the next episodes.
         """
-        if self._sharing and self._rows.raw.numel() * torch.float64.itemsize <= EXACT_BYTES:
-            if self._exact is None or self._exact[0] != pipeline.rowwise:
-                self._exact = (pipeline.rowwise, shift(self._rows.all(pipeline, torch.float64)))
-            return self._exact[1], episodes
         both = np.concatenate([episodes.support, episodes.query], axis=1)
+        if self._rows.raw.numel() * torch.float64.itemsize <= EXACT_BYTES:
+            if self._exact is None or self._exact[0] != pipeline.rowwise:
+                empty = torch.empty_like(self._rows.raw, dtype=torch.float64)
+                self._exact = (pipeline.rowwise, empty, np.zeros(len(empty), bool))
+            _, rows, known = self._exact
+            wanted = np.zeros_like(known)
+            wanted[both] = True
+            new = np.flatnonzero(wanted & ~known)
+            rows[torch.as_tensor(new).to(self.device)] = self._shifted_rows(pipeline, new)
+            known[new] = True
+            return rows, episodes
         used, numbers = np.unique(both, return_inverse=True)
         n_support = episodes.support.shape[1]
         support, query = np.split(numbers.reshape(both.shape), [n_support], axis=1)
         local = replace(episodes, support=support.copy(), query=query.copy())
-        return shift(self._rows.some(pipeline, used, torch.float64)), local
+        return self._shifted_rows(pipeline, used), local
+
+    def _shifted_rows(self, pipeline: Pipeline, numbers: IntArray) -> Tensor:
+        """Some rows in float64, less the mean of all."""
+        assert self._shifted is not None
+        return self._rows.some(pipeline, numbers, torch.float64) - self._shifted[2].double()
 
     def _fits(self, method: ConfiguredMethod, episodes: Episodes) -> bool:  # noqa: ARG002 - for CUDA
         """Whether there is a kernel for the method, its steps, its settings and these sizes."""
@@ -306,12 +323,8 @@ def doubt(method: ConfiguredMethod, rows: Tensor, soft_doubt: float) -> float | 
     if not (first_unit or last_unit):
         return None
     lam = method.settings["lam"]
-    return soft_doubt * (max(lam, SMALLEST_LAM) / LAM if isinstance(lam, int | float) else 1.0)
-
-
-def shift(rows: Tensor) -> Tensor:
-    """Vectors less their mean: no distance changes, and inner products keep more digits."""
-    return rows - rows.mean(dim=0)
+    least = max(soft_doubt, ESTIMATE_DOUBT) if estimates(method) else soft_doubt
+    return least * (max(lam, SMALLEST_LAM) / LAM if isinstance(lam, int | float) else 1.0)
 
 
 def grams(pipeline: Pipeline, x: Tensor, n_support: int) -> Tensor:
