@@ -135,6 +135,26 @@ def test_a_cluster_apart_is_found(draw_episodes, n_shot):
         assert (probabilities[~outside] > 0.5).double().mean() < 0.02
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_dense_classes_with_many_labels_make_no_outliers_of_wide_ones_with_one(seed):
+    generator = torch.Generator().manual_seed(seed)
+    centers = torch.nn.functional.normalize(torch.randn(6, 32, generator=generator), dim=1)
+    support, labels, query, found = [], [], [], []
+    for way, (n_rows, spread, n_shot) in enumerate([(60, 0.05, 20)] * 2 + [(200, 0.2, 1)] * 4):
+        x = centers[way] + spread * torch.randn(n_rows, 32, generator=generator)
+        support.append(x[:n_shot])
+        query.append(x[n_shot:])
+        labels += [way] * n_shot
+        found += [way] * (n_rows - n_shot)
+    probabilities = outlier_probabilities(
+        torch.cat(support)[None],
+        torch.tensor([labels]),
+        torch.cat(query)[None],
+        torch.tensor([found]),
+    )
+    assert (probabilities > 0.5).float().mean() <= 0.05  # 0.8 where such classes are not counted
+
+
 def test_products_in_parts_are_products_in_one(monkeypatch):
     support, labels, query = random_episode(0, 3, 2, 40)
     whole = probabilities_of(support, labels, query)

@@ -7,15 +7,16 @@ logarithm of the mass that a query receives is compared with two distributions o
 
 - inliers: labelled rows, each without the mass of its own label. Every class counts alike, and no
   class gives mass to more rows than the median class has labels: a class with many labels must
-  not make the others look like outliers;
+  not make the others look like outliers. The median of all queries stands for a class whose only
+  label cannot be left out;
 - a left-out class: queries without the mass of the labels of their class. Such a class is a
   compact cluster. Real outliers are scattered and lie closer, about half way to the inliers.
 
 The fraction of outliers and their mean are then estimated from the queries by expectation
 maximization, as class priors are (Saerens et al., 2002), starting from few outliers.
 
-With one label per class no label can be left out. The median of all queries then replaces the
-inliers, and with many outliers the probabilities are too low. Their order remains valid.
+With one label per class this median replaces all inliers, and with many outliers the probabilities
+are too low. Their order remains valid.
 
 Zhou, Bousquet, Lal, Weston, Schölkopf: Learning with local and global consistency. NIPS 2004.
 """
@@ -104,7 +105,8 @@ def outlier_probabilities(
     inliers = torch.maximum(masses.inlier, received.median - OUTLIERS.tail_limit * spread)
     n_used = masses.weights.sum(dim=-1, keepdim=True)
     total = (inliers * masses.weights).sum(dim=-1, keepdim=True)
-    inlier_mean = (total + OUTLIERS.median_rows * received.median) / (n_used + OUTLIERS.median_rows)
+    n_median = OUTLIERS.median_rows + masses.absent
+    inlier_mean = (total + n_median * received.median) / (n_used + n_median)
     squared = (((inliers - inlier_mean) ** 2) * masses.weights).sum(dim=-1, keepdim=True)
     variance = (squared + OUTLIERS.spread_rows * spread**2) / (n_used + OUTLIERS.spread_rows)
     spread = variance.sqrt()
@@ -142,6 +144,7 @@ class _Masses(NamedTuple):
 
     inlier: Tensor  # (E, R) of labelled rows without their own label
     weights: Tensor  # (E, R) of labelled rows, 0 where no other row has the label of this one
+    absent: Tensor  # (E, 1) weight of the classes that have no such row
     left_out: Tensor  # (E, Q) of queries without the labels of their class
     query: Tensor  # (E, Q) of queries
 
@@ -182,14 +185,16 @@ def _label_masses(
     per_class = (classes * used[..., None]).sum(dim=-2)
     n_classes = (per_class > 0).sum(dim=-1, keepdim=True).clamp_min(1)
     share = (classes / per_class.clamp_min(1)[:, None]).sum(dim=-1)
-    weights = used * share * used.sum(dim=-1, keepdim=True) / n_classes
+    n_used = used.sum(dim=-1, keepdim=True)
+    weights = used * share * n_used / n_way
+    absent = n_used * (1 - n_classes / n_way)
     others = 1 - one_hot(labels, n_way, x.dtype)
     without_class = (of_queries * others).sum(dim=-1) * n_way / (n_way - 1)
     inlier, left_out, received = (
         mass.clamp_min(OUTLIERS.mass_floor).log()
         for mass in (without_own, without_class, of_queries.sum(dim=-1))
     )
-    return _Masses(inlier, weights, left_out, received)
+    return _Masses(inlier, weights, absent, left_out, received)
 
 
 def _spread_labels(
