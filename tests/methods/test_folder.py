@@ -49,13 +49,13 @@ def test_the_weights_are_the_most_likely_ones():
     logs[0, torch.arange(60), labels] += 1.0
     logs[1, 7] = torch.nan  # a label that was not hidden
     prior = np.array([0.9, 0.1])
-    found = fit_weights(logs, one_hot(labels, 3, torch.float64), prior=prior, precision=30.0)
+    found = fit_weights(logs, one_hot(labels, 3, torch.float64), prior=prior, spread=0.5)
     used = np.arange(60) != 7
 
     def loss(weights):
         log = torch.einsum("c,cnw->nw", torch.tensor(weights), logs[:, used]).log_softmax(dim=-1)
         fit = -float(log[torch.arange(59), labels[used]].sum())
-        return fit + 15.0 * float(((weights - prior) ** 2).sum())
+        return fit + 2.0 * float(((weights / prior - 1) ** 2).sum())
 
     oracle = minimize(loss, prior, bounds=[(0, None)] * 2, method="L-BFGS-B")
     np.testing.assert_allclose(found, oracle.x, atol=2e-3)
@@ -63,7 +63,7 @@ def test_the_weights_are_the_most_likely_ones():
 
 def test_without_hidden_labels_the_weights_are_those_of_validation_folders():
     logs = torch.full((2, 3, 3), torch.nan)
-    found = fit_weights(logs, torch.eye(3), prior=(0.9, 0.1), precision=30.0)
+    found = fit_weights(logs, torch.eye(3), prior=(0.9, 0.1), spread=0.5)
     np.testing.assert_allclose(found, [0.9, 0.1])
 
 

@@ -74,9 +74,9 @@ class FolderConstants:
     n_groups: int = 5  # of labels that are hidden at a time
     map_rows: int = 1000  # unlabelled rows beside which MAP predicts hidden labels; time
     # Weights of log p1, log p2 and log p3 that suit validation folders at 1 to 20 labels per class,
-    # and the precision of the prior: how many nats it costs to move a weight by 1, twice.
-    weights: tuple[float, ...] = (0.64, 0.04, 0.16)
-    weight_precision: float = 30.0
+    # and the standard deviation of their prior, as a fraction of each weight.
+    weights: tuple[float, ...] = (0.8, 0.04, 0.12)
+    weight_spread: float = 0.4
     newton_steps: int = 30  # most, to find the weights
     weight_tolerance: float = 1e-6  # change of a weight at which they are found
     smallest_log: float = -30.0  # log probabilities below it count as this
@@ -194,7 +194,7 @@ def _assign(
         hidden_logs[:, group] = predicted[:, group]
     members = one_hot(labels, n_way, x.dtype)
     weights = fit_weights(
-        hidden_logs, members, prior=CONSTANTS.weights, precision=CONSTANTS.weight_precision
+        hidden_logs, members, prior=CONSTANTS.weights, spread=CONSTANTS.weight_spread
     )
     plan = _weigh(logs[:, n_support:], weights)
     held_out = _weigh(hidden_logs, weights)
@@ -291,16 +291,15 @@ def hidden_groups(labels: Tensor, n_way: int, n_groups: int = CONSTANTS.n_groups
     return [group for group in groups if len(group)]
 
 
-def fit_weights(
-    logs: Tensor, targets: Tensor, *, prior: Sequence[float], precision: float
-) -> Tensor:
+def fit_weights(logs: Tensor, targets: Tensor, *, prior: Sequence[float], spread: float) -> Tensor:
     """Weights of log probabilities that fit the targets best, (C, n, W), (n, W) -> (C,).
 
-    They maximise sum_nw t_nw log softmax(sum_c w_c logs_c)_nw - precision / 2 |w - prior|^2: a
-    convex problem, solved by Newton's method. Rows with NaN are not used, and weights are not
-    negative.
+    They maximise sum_nw t_nw log softmax(sum_c w_c logs_c)_nw - sum_c (w_c / prior_c - 1)^2 /
+    (2 spread^2): a convex problem, solved by Newton's method. Rows with NaN are not used, and
+    weights are not negative.
     """
     expected = torch.tensor(prior, dtype=torch.float64)
+    precision = (spread * expected) ** -2
     used = ~logs.isnan().any(dim=-1).any(dim=0)
     z, t = logs[:, used].double().cpu(), targets[used].double().cpu()
     true = (t * z).sum(dim=-1)  # (C, n)
@@ -310,7 +309,7 @@ def fit_weights(
         mean = (p * z).sum(dim=-1)  # (C, n)
         gradient = (mean - true).sum(dim=-1) + precision * (weights - expected)
         hessian = torch.einsum("nw,cnw,dnw->cd", p, z, z) - mean @ mean.T
-        hessian += precision * torch.eye(len(weights), dtype=torch.float64)
+        hessian += torch.diag(precision)
         moved = (weights - torch.linalg.solve(hessian, gradient)).clamp_min(0.0)
         if (moved - weights).abs().max() < CONSTANTS.weight_tolerance:
             break
@@ -333,7 +332,7 @@ def _later(x: Tensor, plan: Tensor) -> tuple[Tensor, Tensor]:
         scores[~half] = x[~half] @ slopes + offsets
     scores = scores.log_softmax(dim=-1).clamp_min(CONSTANTS.smallest_log)
     some = slice(None, None, max(1, len(x) // CONSTANTS.map_rows))
-    sharpness = fit_weights(scores[None, some], plan[some], prior=(1.0,), precision=1.0)
+    sharpness = fit_weights(scores[None, some], plan[some], prior=(1.0,), spread=1.0)
     slopes, offsets = _discriminants(x, plan, products[0] + products[1])
     return linear_rules(sharpness * slopes.T, sharpness * offsets, LAM)
 
