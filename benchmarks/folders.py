@@ -1,6 +1,7 @@
 """Whole folders: the folder method against what a person could put together from scikit-learn.
 
-    python benchmarks/folders.py [--ours | --choose | --sizes | --draw] [--jobs N] [FOLDER ...]
+    python benchmarks/folders.py [--ours | --choose | --sizes | --slips | --draw] [--jobs N]
+        [FOLDER ...]
 
 All classes at once, k random labels per class, every other image unlabelled; accuracy on the
 unlabelled ones in %, mean of the draws. Folders: the demo's groceries,
@@ -11,8 +12,9 @@ folders.json and folders.png into benchmarks/results/; --draw makes the picture 
 the folder method alone is measured again; the others keep what was measured before.
 
 With --choose: validation folders only, one number of the method changed at a time: how much each
-is worth (sensitivity). With --sizes: how often the interval of a class size holds the truth.
-Butterflies, CUB novel and CIFAR-FS novel take no part in either.
+is worth (sensitivity). With --sizes: how often the interval of a class size holds the truth. With
+--slips: how many of the labels that are said to look wrong are wrong, where one of twenty was
+exchanged. Butterflies, CUB novel and CIFAR-FS novel take no part in these.
 """
 
 import argparse
@@ -39,10 +41,11 @@ from fewlabels.evaluation.results import versions
 from fewlabels.features import FeatureSet
 from fewlabels.features.store import FeatureStore
 from fewlabels.fitting import Rows
-from fewlabels.labeling.accuracy import estimate_accuracy, estimate_sizes
+from fewlabels.labeling.accuracy import estimate_accuracy, estimate_sizes, find_contradictions
 from fewlabels.labeling.answer import prepare, solve
 from fewlabels.labeling.collection import Extraction
 from fewlabels.labeling.inputs import read_inputs
+from fewlabels.labeling.suggestions import LIMITS
 from fewlabels.methods import folder, logistic
 
 HERE = Path(__file__).parent
@@ -325,6 +328,30 @@ def cover_sizes(jobs: int) -> None:
     _write("folder_sizes", table)
 
 
+def slip(task: Task) -> tuple[int, int, int]:
+    """Labels that were named, those of them that are wrong, and all that were exchanged."""
+    _begin()
+    x, y, labels = draw(*load(task.folder), task.k, seed=task.seed, uneven=task.uneven)
+    rng = np.random.default_rng(task.seed)
+    n_way, known = int(y.max()) + 1, np.flatnonzero(labels >= 0)
+    wrong = rng.permutation(known)[: max(1, len(known) // 20)]
+    labels[wrong] = (labels[wrong] + rng.integers(1, n_way, len(wrong))) % n_way
+    answer = solve(prepare(x), labels, n_way=n_way)
+    found = find_contradictions(answer, labels, least=LIMITS.contradicted)
+    return len(found), len({each.row for each in found} & set(wrong.tolist())), len(wrong)
+
+
+def count_slips(jobs: int) -> None:
+    """Labels that look wrong, by folder."""
+    table = {}
+    for name in VALIDATION:
+        tasks = [Task(name, k, False, seed) for k in (5, 10) for seed in range(N_DRAWS)]
+        named, right, exchanged = np.sum(list(_run(tasks, jobs, slip)), axis=0).tolist()
+        table[name] = {"named": named, "of them wrong": right, "exchanged": exchanged}
+        print(name, table[name], flush=True)
+    _write("folder_slips", table)
+
+
 def _begin() -> None:
     """One thread per process, without the warnings of small classes."""
     torch.set_num_threads(1)
@@ -355,11 +382,17 @@ if __name__ == "__main__":
     parser.add_argument("--ours", action="store_true")
     parser.add_argument("--choose", action="store_true")
     parser.add_argument("--sizes", action="store_true")
+    parser.add_argument("--slips", action="store_true")
     parser.add_argument("--draw", action="store_true")
     parser.add_argument("folders", nargs="*")
     parser.add_argument("--jobs", type=int, default=1)
     options = parser.parse_args()
-    chosen = {choose: options.choose, cover_sizes: options.sizes, draw_picture: options.draw}
+    chosen = {
+        choose: options.choose,
+        cover_sizes: options.sizes,
+        count_slips: options.slips,
+        draw_picture: options.draw,
+    }
     if other := next((each for each, wanted in chosen.items() if wanted), None):
         other(options.jobs)
     else:

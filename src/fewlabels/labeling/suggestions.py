@@ -21,7 +21,8 @@ class Limits:
     # choice of the person's time against errors, not a measured number.
     doubtful: float = 0.8
     # Confidence against a given label from which it is called wrong: with one label in twenty
-    # exchanged, 51 of 60 such labels were wrong in five validation folders, and 51 of 134 found.
+    # exchanged, 131 of 176 such labels were wrong in six validation folders, and 131 of 395 found
+    # (benchmarks/folders.py --slips).
     contradicted: float = 0.9
     outlier: float = 0.5  # probability of belonging to no class from which an item is listed
     good_enough: float = 0.95  # lower end of the accuracy's interval at which labelling may stop
