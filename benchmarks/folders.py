@@ -1,7 +1,6 @@
 """Whole folders: the folder method against what a person could put together from scikit-learn.
 
-    python benchmarks/folders.py [--ours | --choose | --sizes | --slips | --draw] [--jobs N]
-        [FOLDER ...]
+    python benchmarks/folders.py [--ours | --sizes | --slips | --draw] [--jobs N] [FOLDER ...]
 
 All classes at once, k random labels per class, every other image unlabelled; accuracy on the
 unlabelled ones in %, mean of the draws. Folders: the demo's groceries,
@@ -11,10 +10,10 @@ logistic regression is found by cross-validation, or 30 where a class has one la
 folders.json and folders.png into benchmarks/results/; --draw makes the picture again. With --ours
 the folder method alone is measured again; the others keep what was measured before.
 
-With --choose: validation folders only, one number of the method changed at a time: how much each
-is worth (sensitivity). With --sizes: how often the interval of a class size holds the truth. With
---slips: how many of the labels that are said to look wrong are wrong, where one of twenty was
-exchanged. Butterflies, CUB novel and CIFAR-FS novel take no part in these.
+With --sizes: how often the interval of a class size holds the truth. With --slips: how many of the
+labels that are said to look wrong are wrong, where one of twenty was exchanged. Butterflies, CUB
+novel and CIFAR-FS novel take no part in either. sensitivity.py tells what each number of the method
+is worth.
 """
 
 import argparse
@@ -23,7 +22,6 @@ import time
 import warnings
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -46,7 +44,6 @@ from fewlabels.labeling.answer import prepare, solve
 from fewlabels.labeling.collection import Extraction
 from fewlabels.labeling.inputs import read_inputs
 from fewlabels.labeling.suggestions import LIMITS
-from fewlabels.methods import folder, logistic
 
 HERE = Path(__file__).parent
 SHARED = HERE.parents[1] / "shared" / "features" / "folders"
@@ -63,26 +60,6 @@ VALIDATION = (
 KEPT_OUT = ("butterflies", "cub/resnet18:novel", "cifar-fs/wrn28-10:novel")
 PER_CLASS = 150  # rows of the artifacts' classes that take part
 N_DRAWS = 5
-ALTERNATIVES = {
-    "folder": {
-        "n_components": (128, 384),
-        "whitening_variance": (1.0, 10.0),
-        "shrinkage": (0.1, 0.6),
-        "n_rounds": (2, 8),
-        "graph_weight": (0.0, 10.0),
-        "temperature": (1.0, 4.0),
-        # a weight of nearly 0 leaves the model out, since its spread is a fraction of it
-        "weights": (
-            (0.8, 0.04, 1e-6),
-            (0.8, 1e-6, 0.12),
-            (1e-6, 0.04, 0.12),
-            (0.64, 0.04, 0.16),
-        ),
-        "weight_spread": (0.2, 0.8),
-    },
-    "logistic": {"inverse_penalty": (10.0, 100.0)},
-}
-NUMBERS = {"folder": (folder, "CONSTANTS"), "logistic": (logistic, "LOGISTIC")}
 
 
 class Task(NamedTuple):
@@ -276,37 +253,6 @@ def score(task: Task) -> float:
     return 100 * float((numbers == y[labels < 0]).mean())
 
 
-def choose(jobs: int) -> None:
-    """Mean accuracy on validation folders with one number of the method changed at a time."""
-    kinds = ((1, False), (2, True), (5, False), (20, True))  # k, uneven
-    tasks = [Task(name, k, uneven, 0) for name in VALIDATION for k, uneven in kinds]
-    changes: list[tuple[str, str, object]] = [("folder", "", None)]
-    for method, numbers in ALTERNATIVES.items():
-        changes += [(method, number, value) for number, each in numbers.items() for value in each]
-    with ProcessPoolExecutor(jobs) as pool:
-        parts = list(
-            pool.map(_score_changed, *zip(*((*each, tasks) for each in changes), strict=True))
-        )
-    base = parts[0]
-    table = [
-        {"number": number, "value": str(value), "accuracy": part, "worth": round(base - part, 2)}
-        for (_, number, value), part in zip(changes, parts, strict=True)
-    ]
-    _write("folder_sensitivity", table)
-
-
-def _score_changed(method: str, number: str, value: object, tasks: Iterable[Task]) -> float:
-    """Mean accuracy with one number of a method changed."""
-    module, name = NUMBERS[method]
-    if number:
-        setattr(module, name, replace(getattr(module, name), **{number: value}))
-    accuracy = round(float(np.mean([score(task) for task in tasks])), 2)
-    if number:
-        setattr(module, name, type(getattr(module, name))())
-    print(number, value, accuracy, flush=True)
-    return accuracy
-
-
 def cover(task: Task) -> list[bool]:
     """Whether the interval of each class size holds the truth."""
     _begin()
@@ -380,7 +326,6 @@ def _write(name: str, found: object) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--ours", action="store_true")
-    parser.add_argument("--choose", action="store_true")
     parser.add_argument("--sizes", action="store_true")
     parser.add_argument("--slips", action="store_true")
     parser.add_argument("--draw", action="store_true")
@@ -388,7 +333,6 @@ if __name__ == "__main__":
     parser.add_argument("--jobs", type=int, default=1)
     options = parser.parse_args()
     chosen = {
-        choose: options.choose,
         cover_sizes: options.sizes,
         count_slips: options.slips,
         draw_picture: options.draw,

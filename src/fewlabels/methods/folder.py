@@ -61,7 +61,7 @@ from fewlabels.transport.prior import Estimated
 class FolderConstants:
     """Numbers of the method, chosen on validation folders.
 
-    `benchmarks/folders.py --choose` measures what each is worth.
+    `benchmarks/sensitivity.py folder` measures what each is worth.
     """
 
     n_components: int = 256  # principal components of the rows that are kept

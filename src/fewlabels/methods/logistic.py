@@ -28,7 +28,7 @@ LAM = 10.0  # scale of the prototypes that stand for linear functions; any posit
 
 @dataclass(frozen=True)
 class LogisticConstants:
-    """Numbers of the regression, for vectors of norm 1 (benchmarks/folders.py --choose)."""
+    """Numbers of the regression, for vectors of norm 1 (benchmarks/sensitivity.py folder)."""
 
     inverse_penalty: float = 30.0  # C
     n_iterations: int = 60  # most, of the solver (L-BFGS, Liu and Nocedal 1989)
