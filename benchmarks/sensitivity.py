@@ -124,7 +124,7 @@ def _validation_classes() -> list[FeatureSet]:
 def score_calibration() -> float:
     """100 less the calibration error of `map-auto` in episodes."""
     errors = [
-        measure_reliability(features, n_episodes=EPISODES, queries=queries).calibrated.error
+        measure_reliability(features, n_episodes=EPISODES, queries=queries).after.error
         for features in _validation_classes()
         for queries in ("15", "dirichlet:2:75")
     ]

@@ -37,7 +37,8 @@ class OutlierConstants:
     """Hand-set numbers of the outlier model.
 
     Chosen on the validation classes of two feature sets: CIFAR-FS in a WRN-28-10, CUB in
-    EfficientNet-Lite0. A spread is a standard deviation of the logarithm of the label mass.
+    EfficientNet-Lite0; `benchmarks/sensitivity.py outliers` tells what each is worth on validation
+    folders. A spread is a standard deviation of the logarithm of the label mass.
     """
 
     neighbor_limit: int = 15  # neighbors per row; 8 and 25 cost 1 point of AUROC each
@@ -53,7 +54,8 @@ class OutlierConstants:
     spread_maximum: float = 1.0  # likewise
     spread_rows: float = 5.0  # labelled rows that this prior of the spread counts for
     tail_limit: float = 4.0  # spreads below a left-out class; a query without mass moves no mean
-    distance_limit: float = 4.0  # spreads between left-out class and inliers; seen: 2 to 3
+    # Spreads between left-out class and inliers; seen: 2 to 3, more where classes lie far apart.
+    distance_limit: float = 4.0
     outlier_count: float = 1.0  # queries before any is seen: a Beta distribution
     inlier_count: float = 9.0  # likewise
     median_rows: float = 2.0  # labelled rows that the median of all queries counts for
