@@ -165,11 +165,44 @@ def next_part(report: dict[str, Any]) -> list[str]:
     return lines
 
 
+def sensitivity_part(report: dict[str, Any]) -> list[str]:
+    """Table of benchmarks/results/sensitivity.json."""
+    lines = [
+        "## What each number is worth",
+        "",
+        "`benchmarks/sensitivity.py`, validation folders and classes: points gained where one "
+        "number is changed. Above zero by more than 0.3 would call for another value; a change of "
+        "nearly zero either way means that any value near this one does.",
+        "",
+        "| group | number | from | to | points |",
+        "|---|---|--:|--:|--:|",
+    ]
+    for group, found in report.items():
+        for each in found["changes"]:
+            before, after = (_short(each[key]) for key in ("from", "to"))
+            lines.append(
+                f"| {group} | {each['number']} | {before} | {after} | {each['gain']:+.2f} |"
+            )
+    return lines
+
+
+def _short(value: Any) -> str:
+    """A number, or some, with two digits."""
+    values = value if isinstance(value, list) else [value]
+    return ", ".join(f"{each:.2g}" if each < 100 else str(each) for each in values)
+
+
 def main() -> None:
     """Write BENCHMARKS.md."""
-    cpu, gpu, folders, following = (
+    cpu, gpu, folders, following, sensitivity = (
         json.loads((HERE / "results" / name).read_text())
-        for name in ("cpu.json", "h200.json", "folders.json", "next_labels.json")
+        for name in (
+            "cpu.json",
+            "h200.json",
+            "folders.json",
+            "next_labels.json",
+            "sensitivity.json",
+        )
     )
     head = [
         "# Benchmarks",
@@ -190,6 +223,8 @@ def main() -> None:
                 *folder_part(folders),
                 "",
                 *next_part(following),
+                "",
+                *sensitivity_part(sensitivity),
                 "",
             ]
         )
