@@ -183,6 +183,15 @@ def test_the_state_for_the_page(session, blobs):
     assert all(0 <= sure <= 1000 for sure in found["confidence"])
 
 
+def test_the_start_tells_its_steps(make_project, blobs):
+    told = []
+    Session(make_project(), on_progress=told.append).close()
+    n = len(blobs)
+    steps = [("compare", 0), ("compare", n), ("label", 0), ("label", n)]
+    assert [(each.stage, each.done) for each in told] == steps
+    assert {each.total for each in told} == {n}
+
+
 def test_differences_to_a_state_that_the_page_has(session):
     """Whatever was decided since, differences and the last state give the whole state."""
     search(session)

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from fewlabels.errors import InputError
 from fewlabels.features import read_features
+from fewlabels.features.extraction import Progress
 from fewlabels.io.words import count
 from fewlabels.labeling.accuracy import (
     Estimate,
@@ -162,6 +163,7 @@ class Session:
         *,
         method: str = DEFAULT_METHOD,
         settings: Mapping[str, str] | None = None,
+        on_progress: Callable[[Progress], None] | None = None,
     ) -> None:
         """Start the session.
 
@@ -170,18 +172,24 @@ class Session:
             collection: The items of the project; loaded if left out.
             method: Name of the method.
             settings: Values of its knobs other than the defaults, by name.
+            on_progress: Called before and after each of the two steps that take seconds.
         """
         self.project = project
         self.collection = project.load() if collection is None else collection
         dataset = self.collection.provenance.get("dataset")
+        n, report = len(self.collection), on_progress or (lambda _: None)
+        report(Progress("compare", 0, n))
         self.vectors = prepare(
             self.collection.features, method=method, settings=settings, dataset=dataset
         )
+        report(Progress("compare", n, n))
         self._lock = threading.Lock()  # one decision at a time
         self._shown: dict[int, Shown] = {}  # by version
         self._wake, self._stop = threading.Event(), threading.Event()
         # Versions of an earlier server, which an open page may still have, are others.
+        report(Progress("label", 0, n))
         self._state = self._solve(self._read(version=time.time_ns() // 1000, last=None))
+        report(Progress("label", n, n))
         if self._state.answer is None:  # so that the page has images to begin with
             suggested = suggest(self.vectors, self._state.numbers, None, n=N_SUGGESTED)
             self._state = replace(self._state, suggested=suggested)
@@ -565,7 +573,10 @@ def open_session(
             collection, remarks = _update(project, photos, labels, extraction)
         for remark in [*remarks, f"Labelling {count(len(collection), 'image')} ..."]:
             on_remark(remark)
-        return Session(project, collection, method=method, settings=settings)
+        on_progress = extraction.on_progress
+        return Session(
+            project, collection, method=method, settings=settings, on_progress=on_progress
+        )
     except BaseException:
         project.close()
         raise
