@@ -232,7 +232,9 @@ def apply(told, last):
             whole[key][row] = str(value) if key == "marks" else value
     codes = [ord(each) - ord("#") for each in told["confidence"]]
     steps = [-(code + 1) // 2 if code % 2 else code // 2 for code in codes]
-    whole["confidence"] = [sum(pair) for pair in zip(last["confidence"], [10 * s for s in steps], strict=True)]
+    whole["confidence"] = [
+        sum(pair) for pair in zip(last["confidence"], [10 * s for s in steps], strict=True)
+    ]
     whole["marks"] = "".join(whole["marks"])
     if "outliers" not in told:
         whole["outliers"] = [each for each in last["outliers"] if whole["marks"][each[0]] == "0"]
