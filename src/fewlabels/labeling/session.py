@@ -146,8 +146,8 @@ def _steps(numbers: NDArray[np.int64]) -> str:
     Most confidences change a little with every thorough answer. Compressed, characters take half
     the bytes that numbers do.
 
-    >>> _steps(np.array([0, 0, -1, 1, 2]))
-    '##$%\''
+    >>> _steps(np.array([0, 0, -1, 1, -2]))
+    '##$%&'
     """
     codes = FIRST_STEP + np.where(numbers < 0, -2 * numbers - 1, 2 * numbers)
     return codes.astype("<u4").tobytes().decode("utf-32-le")

@@ -89,14 +89,8 @@ class Ledger:
     def __post_init__(self) -> None:
         self.cells = _read_cells(self.folder / CELLS)
         self.code = digest_code()
-        if self.stored:  # under the keys that this code would give them
-            found = {}
-            for cell in self.cells.values():
-                what = [cell["features"]["fingerprint"], cell["method"], cell["pipeline"]]
-                episodes = [cell[name] for name in ("n_way", "n_shot", "queries", "draws")]
-                how = [*episodes, cell["seed"], cell["n_episodes"]]
-                found[self._hash(what, cell["settings"], how)] = cell
-            self.cells = found
+        if self.stored:
+            self.cells = {self._key_of(cell): cell for cell in self.cells.values()}
 
     def key(self, experiment: Experiment) -> str:
         """Sixteen hex digits that name all that the accuracy of a cell depends on."""
@@ -104,6 +98,12 @@ class Ledger:
         what = [self.library.load(source).fingerprint, method.name, str(method.pipeline)]
         episodes = [experiment.n_way, experiment.n_shot, experiment.queries, experiment.draws]
         return self._hash(what, method.settings, [*episodes, self.seed, self.n_episodes])
+
+    def _key_of(self, cell: Measurement) -> str:
+        """The key that a measured cell would have, had this code measured it."""
+        what = [cell["features"]["fingerprint"], cell["method"], cell["pipeline"]]
+        episodes = [cell[name] for name in ("n_way", "n_shot", "queries", "draws")]
+        return self._hash(what, cell["settings"], [*episodes, cell["seed"], cell["n_episodes"]])
 
     def _hash(self, what: list[str], settings: Mapping[str, Any], how: list[Any]) -> str:
         named = [*what, {knob: str(value) for knob, value in settings.items()}]
@@ -124,8 +124,12 @@ class Ledger:
         Ctrl-C loses only the group that was being measured.
         """
         for group in group_experiments(self.to_measure(experiments)):
-            for each, result in zip(group, self._evaluate(group), strict=True):
-                self.cells[self.key(each)] = {**result.to_dict(), "machine": machine()}
+            results = self._evaluate(group)
+            keys = [self.key(each) for each in group]
+            # Cells of an older code are replaced.
+            kept = {key: cell for key, cell in self.cells.items() if self._key_of(cell) not in keys}
+            found = ({**result.to_dict(), "machine": machine()} for result in results)
+            self.cells = kept | dict(zip(keys, found, strict=True))
             write_file(self.folder / CELLS, to_json(self.cells))
 
     def _evaluate(self, group: Sequence[Experiment]) -> list[EvaluationResult]:

@@ -76,7 +76,8 @@ def _section(
     image = ""
     if picture is not None:
         image = (
-            f"<figure>{_inline(picture.decode(), heading, drawn)}"
+            f'<figure><div class="scroll" tabindex="0" role="group" aria-label="{escape(heading)}">'
+            f"{_inline(picture.decode(), heading, drawn)}</div>"
             f"<figcaption>{escape(report['picture'])}</figcaption></figure>"
         )
     downloads = ", ".join(
@@ -170,7 +171,7 @@ def _notes(notes: Sequence[str]) -> str:
     if not lines:
         return ""
     listed = f'<ul class="notes">{"".join(lines)}</ul>'
-    return _fold("Settings, and how our numbers were made", listed, unfolded=False)
+    return _fold("Notes", listed, unfolded=False)
 
 
 def _table(table: Mapping[str, Any]) -> str:
