@@ -55,9 +55,9 @@ def draw_method(report: Report) -> dict[str, bytes]:
             panel.text(left + width / 2, bottom + height / 2, name, **middle)
         line: Any = {"arrowstyle": "-|>", "mutation_scale": 9, "color": INK, "linewidth": 0.9}
         line |= {"shrinkA": 0, "shrinkB": 0}
-        for start, end, words, place in ARROWS:
+        for start, end, words, (x, y) in ARROWS:
             panel.add_patch(FancyArrowPatch(start, end, **line))
-            panel.text(*place, words, **middle)
+            panel.text(x, y, words, **middle)
         bend = "arc3,rad=0.4"
         panel.add_patch(FancyArrowPatch((58.0, 14.25), (58.0, 22.5), connectionstyle=bend, **line))
         panel.text(60.3, 18.4, "n_steps\ntimes", ha="left", va="center", linespacing=1.3)
@@ -65,8 +65,8 @@ def draw_method(report: Report) -> dict[str, bytes]:
         for y, words in ((25.0, "means\nof $S$"), (4.75, "labels\nof $Q$")):
             panel.text(68.4, y, words, ha="left", va="center", linespacing=1.3)
         for bottom, which, words in ((11.4, "before", "before PT"), (1.6, "after", "after PT")):
-            at = (23.0 / WIDTH, (bottom + 0.6) / HEIGHT, 11.0 / WIDTH, 6.4 / HEIGHT)
-            _draw_feature(figure.add_axes(at), report, which)
+            place = (23.0 / WIDTH, (bottom + 0.6) / HEIGHT, 11.0 / WIDTH, 6.4 / HEIGHT)
+            _draw_feature(figure.add_axes(place), report, which)
             panel.text(28.5, bottom + 7.8, words, fontsize=7.5, **middle)
         panel.add_patch(FancyArrowPatch((21.6, 16.4), (21.6, 4.5), **line))
         return finish(figure)

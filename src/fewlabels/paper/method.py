@@ -1,6 +1,7 @@
 """Table 1, the parameters, and Figure 1, the method: the paper's words beside this package's."""
 
 from itertools import groupby
+from typing import Any
 
 from fewlabels import configure
 from fewlabels.evaluation.settings import knobs_shown
@@ -90,7 +91,7 @@ class MethodExhibit:
         header = ("step", "symbols", "what", "where")
         table = Table(f"Figure 1: {self.title}", header, [rows], "where: module of this package")
         source = next((each for each in PREFERRED if ledger.library.has(each)), None)
-        data = {"dataset": None, "histograms": []}
+        data: dict[str, Any] = {"dataset": None, "histograms": []}
         if source is not None:
             found = describe_distributions(ledger.library.load(source), seed=ledger.seed)
             kept = {key: found[key] for key in ("histograms", "feature")}
