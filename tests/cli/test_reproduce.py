@@ -102,6 +102,7 @@ def test_the_list_needs_no_features(here, tmp_path):
         :3
     ] == ["table1", "table2", "table3"]
     assert "0 of 9 here" in done.stdout
+    assert re.search(r"table1 +Parameters +needs none", done.stdout)
 
 
 def test_the_readme_is_written_from_the_results(here, novel, tmp_path):

@@ -38,7 +38,10 @@ STAGES = {  # of `features.extraction.Progress`, in words
 def extract_command(
     images: Annotated[
         Path,
-        Argument(help="Folder of images, a sub-folder per class; with --dataset, of a benchmark."),
+        Argument(
+            help="Folder of images, a sub-folder per class; with --dataset, of a benchmark.",
+            metavar="IMAGES",
+        ),
     ],
     backbone: Annotated[
         list[str] | None,

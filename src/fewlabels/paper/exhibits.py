@@ -65,6 +65,7 @@ def list_exhibits(library: Library) -> Table:
         parts = list(dict.fromkeys(part for source in exhibit.sources() for part in source.parts))
         here = [part for part in parts if library.has(part)]
         state = "all here" if len(here) == len(parts) else f"{len(here)} of {len(parts)} here"
+        state = state if parts else "needs none"
         by_dataset: dict[str, list[str]] = {}
         for part in parts:
             by_dataset.setdefault(part.dataset, []).append(part.backbone)
