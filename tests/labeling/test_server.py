@@ -93,6 +93,7 @@ READ = [
     "/page/app.js",
     "/api/project",
     "/api/state",
+    "/api/map",
     "/thumbnail/0",
     "/picture/0",
     "/labels.csv",
@@ -274,6 +275,14 @@ def test_decide_confirm_undo_and_the_csv(client):
     )  # 200 if the thorough answer came in between
     strict = client.get("/labels.csv?abstain=1.0").text
     assert sum(not row["label"] for row in csv.DictReader(io.StringIO(strict))) > 0
+
+
+def test_the_map_has_a_place_for_every_item(client):
+    found = client.get("/api/map").json()
+    assert len(found["across"]) == len(found["down"]) == 24
+    every = found["across"] + found["down"]
+    assert 0 <= min(every) < max(every) <= found["side"]
+    assert client.get("/api/map").json() == found
 
 
 def test_a_port_that_is_taken():

@@ -60,6 +60,7 @@ if find_spec("pyarrow") is not None:
 TOKEN_MARK = "{{token}}"
 TOKEN_HEADER = "x-fewlabels-token"
 TOKEN_PARAMETER = "token"
+MAP_SIDE = 4000  # places on the map are sent as whole numbers up to this
 LARGEST_BODY = 1 << 20  # bytes; the numbers of 100,000 images
 SECURITY_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; img-src 'self'; style-src 'self'; "
@@ -194,6 +195,11 @@ def make_app(session: Session, *, token: str, port: int, host: str = HOST) -> Fa
     def similar(item: Number) -> Response:
         rows, cosines = session.similar(item)
         return _json({"rows": rows.tolist(), "similarities": cosines.round(4).tolist()})
+
+    @app.get("/api/map")
+    def map_() -> Response:
+        across, down = (MAP_SIDE * session.places()).round().astype(int).T.tolist()
+        return _json({"across": across, "down": down, "side": MAP_SIDE})
 
     @app.get("/thumbnail/{item}")
     def thumbnail(item: Number, request: Request) -> Response:
