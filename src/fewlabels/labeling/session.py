@@ -49,7 +49,7 @@ from fewlabels.labeling.journal import (
 )
 from fewlabels.labeling.labels_file import check_label, read_labels, remark_lost
 from fewlabels.labeling.outputs import LabelRow, make_rows
-from fewlabels.labeling.plane import place
+from fewlabels.labeling.places import place
 from fewlabels.labeling.project import Project, check_place, is_project
 from fewlabels.labeling.state import State, Told
 from fewlabels.labeling.suggestions import LIMITS, list_outliers, suggest

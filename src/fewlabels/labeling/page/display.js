@@ -71,6 +71,7 @@ export function relayout({ keep } = {}) {
   grid.canvas.style.height = `${layout.total}px`;
   if (page.focused !== null && offset !== null) grid.hold(page.focused, offset);
   grid.show(layout);
+  if (page.focused === null) $("grid").removeAttribute("aria-activedescendant");
   $("empty").hidden = layout.order.length > 0;
   $("empty").textContent = emptyWords();
   showAround();
@@ -124,6 +125,7 @@ function showAround() {
   document.querySelector('[data-view="begin"]').hidden = !beginning() && page.view !== "begin";
   for (const tab of document.querySelectorAll("[data-view]")) {
     tab.setAttribute("aria-selected", tab.dataset.view === page.view);
+    tab.setAttribute("aria-controls", "pictures");
     tab.tabIndex = tab.dataset.view === (["outliers", "like"].includes(page.view) ? "class" : page.view) ? 0 : -1;
   }
   inspect();
@@ -150,7 +152,8 @@ function showBar() {
   const section = (current = (onWholeMap() || grid.inSight(page.focused) ? page.layout.sectionOf(page.focused) : null) ?? above);
   const { open = [], sure = [] } = section ?? {};
   const ofClass = section?.way !== undefined;
-  if ($("pinned-title").textContent !== (section?.title ?? "")) $("pinned-title").textContent = section?.title ?? ""; // announced
+  const title = section?.title ?? "No images";
+  if ($("pinned-title").textContent !== title) $("pinned-title").textContent = title; // announced
   $("pinned-swatch").hidden = !ofClass;
   if (ofClass) $("pinned-swatch").style.background = color(section.way);
   const first = section?.key === "none";

@@ -5,7 +5,7 @@ import pytest
 from sklearn.manifold import trustworthiness
 
 from fewlabels.labeling.answer import prepare
-from fewlabels.labeling.plane import place
+from fewlabels.labeling.places import place
 
 
 @pytest.fixture
