@@ -7,17 +7,12 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
-from sklearn.decomposition import PCA
-from sklearn.manifold import TSNE, trustworthiness
 from sklearn.metrics import confusion_matrix
 
-from fewlabels.labeling.answer import prepare
 from fewlabels.labeling.collection import Extraction
 from fewlabels.labeling.inputs import read_inputs
 from fewlabels.labeling.outcome import label_inputs
-from fewlabels.labeling.plane import embed_plane
 from fewlabels.labeling.report import build_report, color, write_report
 
 VOID = {"meta", "img", "br", "link", "input"}
@@ -211,25 +206,6 @@ def test_labels_that_were_left_out_are_not_scored(tmp_path, make_blobs, hide, en
     )
     assert unscored == (len(named) - len(kept), {"other": 28})
     assert "28 images not scored, of classes without a label" in build_report(outcome, truth)
-
-
-def test_the_map_keeps_neighbors_together_as_well_as_scikit_learns(blobs):
-    x = prepare(blobs.features).x
-    ours = embed_plane(x)
-    theirs = TSNE(2, init="pca", random_state=0).fit_transform(x.numpy())
-    flat = PCA(2).fit_transform(x.numpy())
-    scores = [trustworthiness(x.numpy(), each, n_neighbors=10) for each in (ours, theirs, flat)]
-    assert scores[0] > scores[1] - 0.03
-    assert scores[0] > scores[2]
-    np.testing.assert_array_equal(ours, embed_plane(x))
-
-
-@pytest.mark.parametrize("shape", [(1, 3), (2, 3), (6, 40), (9, 2)])
-def test_the_map_of_few_rows(shape):
-    x = torch.tensor(np.random.default_rng(0).gamma(1.0, size=shape), dtype=torch.float32)
-    for rows in (x, torch.ones_like(x)):
-        assert embed_plane(rows).shape == (len(x), 2)
-        assert np.isfinite(embed_plane(rows)).all()
 
 
 def test_neighbouring_classes_have_different_colours():

@@ -25,7 +25,7 @@ from fewlabels.io.words import count
 from fewlabels.labeling.collection import Collection
 from fewlabels.labeling.journal import MODEL
 from fewlabels.labeling.outcome import Outcome, Score, describe_outliers
-from fewlabels.labeling.plane import embed_plane
+from fewlabels.labeling.places import place
 from fewlabels.labeling.suggestions import doubtful_below
 from fewlabels.labeling.thumbnails import make_square
 
@@ -469,18 +469,16 @@ def _map(outcome: Outcome) -> str:
         order = np.random.default_rng(0).permutation(n)
         order = order[np.argsort(outcome.numbers[order] < 0, kind="stable")]
         chosen = np.sort(order[:MOST_POINTS])
-    points = embed_plane(outcome.vectors.x[chosen])
-    low, high = points.min(axis=0), points.max(axis=0)
-    scaled = (points - low) / np.where(high > low, high - low, 1)
+    points = place(outcome.vectors)
     marks = []
-    for place, row in enumerate(chosen.tolist()):
+    for number, row in enumerate(chosen.tolist()):
         label = outcome.answer.labels[row]
         words = "none of these" if outcome.of_no_class[row] else outcome.class_names[label]
-        across, down = place % MAP_COLUMNS, place // MAP_COLUMNS
+        down, across = divmod(number, MAP_COLUMNS)
         given = ' class="given"' if outcome.numbers[row] >= 0 else ""
         marks.append(
-            f'<b{given} style="left:{100 * scaled[place, 0]:.1f}%;'
-            f"bottom:{100 * scaled[place, 1]:.1f}%;background-color:{color(label)};"
+            f'<b{given} style="left:{100 * points[row, 0]:.1f}%;'
+            f"bottom:{100 * points[row, 1]:.1f}%;background-color:{color(label)};"
             f'--x:{across};--y:{down}" title="{_text(f"{collection.names[row]} · {words}")}"></b>'
         )
     pictures = _mosaic(collection, chosen.tolist())
@@ -495,10 +493,10 @@ def _mosaic(collection: Collection, rows: Sequence[int]) -> str:
         return ""
     height = -(-len(rows) // MAP_COLUMNS) * MAP_SIDE
     whole = Image.new("RGB", (MAP_COLUMNS * MAP_SIDE, height), "#888888")
-    for place, row in enumerate(rows):
+    for number, row in enumerate(rows):
         with suppress(FewLabelsError):  # a file that is gone stays grey
             square = ImageOps.fit(collection.images.read(row), (MAP_SIDE, MAP_SIDE))
-            corner = (place % MAP_COLUMNS * MAP_SIDE, place // MAP_COLUMNS * MAP_SIDE)
+            corner = (number % MAP_COLUMNS * MAP_SIDE, number // MAP_COLUMNS * MAP_SIDE)
             whole.paste(square.convert("RGB"), corner)
     buffer = io.BytesIO()
     whole.save(buffer, "WEBP", quality=MAP_QUALITY)

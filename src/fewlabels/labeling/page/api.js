@@ -65,6 +65,7 @@ export async function getState() {
   return complete(await ask(`/api/state?since=${since.version}`), since);
 }
 export const about = (items) => post("/api/about", { items });
+export const places = () => ask("/api/map");
 export const similar = (item) => ask(`/api/similar/${item}`);
 export const decide = (items, label, mark = null) => change("/api/decide", { items, label, mark });
 export const confirm = (items, labels) => change("/api/confirm", { items, labels });
