@@ -1,9 +1,17 @@
-"""How long a click takes: 5,000 items of 20 classes relabelled over real HTTP, server included.
+"""The labelling page over real HTTP: seconds until it is ready, and time and bytes of its answers.
 
-    python benchmarks/serve.py [--items 5000] [--classes 20] [--dim 1280] [--clicks 40]
+    python benchmarks/serve.py [--items 5000 30000] [--classes 20] [--dim 1280] [--clicks 40]
 
 A separate `fewlabels serve` process answers; the client is the standard library's. The features are
-made-up clusters that overlap, so that labels do change. Writes benchmarks/results/serve.json.
+made-up clusters that overlap, so that labels do change. The project is made first, then opened
+again: "ready" is the time from there until the server prints its address. Answers:
+
+click       to a label, right after the one before
+confirmed   to 1,000 labels that are confirmed at once
+thorough    what the page fetches a moment after a decision: the thorough answer, the estimate
+outliers    what it fetches last: the images that belong to no class
+
+Bytes are those of the body, as sent. Writes benchmarks/results/serve.json.
 """
 
 import argparse
@@ -17,8 +25,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
@@ -27,14 +38,19 @@ from fewlabels.evaluation.results import versions
 
 RESULTS = Path(__file__).parent / "results"
 LABELS_PER_CLASS = 5
+N_CONFIRMED = 1000
+LATENT_DIM, SPREAD = 32, 0.5  # hard: seven of ten labels are right, and answers change much
+N_PAUSES = 4  # decisions after which the thorough answer is awaited
 
 
 def make_features(path: Path, *, n_items: int, n_classes: int, dim: int) -> np.ndarray:
     """Write clusters of non-negative vectors with a few labels; returns the true classes."""
     rng = np.random.default_rng(0)
     truth = np.sort(rng.integers(0, n_classes, n_items))
-    centers = rng.gamma(1.0, size=(n_classes, dim))
-    vectors = (0.12 * centers[truth] + rng.gamma(1.0, size=(n_items, dim))).astype(np.float32)
+    centers = rng.normal(size=(n_classes, LATENT_DIM))
+    latent = SPREAD * centers[truth] + rng.normal(size=(n_items, LATENT_DIM))
+    vectors = np.maximum(latent @ rng.normal(size=(LATENT_DIM, dim)), 0)
+    vectors = (vectors + rng.gamma(1.0, size=vectors.shape)).astype(np.float32)
     labels = np.full(n_items, -1)
     for way in range(n_classes):
         labels[np.flatnonzero(truth == way)[:LABELS_PER_CLASS]] = way
@@ -47,47 +63,144 @@ def make_features(path: Path, *, n_items: int, n_classes: int, dim: int) -> np.n
     return truth
 
 
+class Client:
+    """What the page does: asks, keeps the state, and counts seconds and bytes by kind."""
+
+    def __init__(self, address: str) -> None:
+        parts = urlsplit(address)
+        token = parse_qs(parts.query)["token"][0]
+        self.connection = http.client.HTTPConnection(parts.netloc)
+        self.headers = {
+            "Content-Type": "application/json",
+            "X-Fewlabels-Token": token,
+            "Cookie": f"fewlabels-{parts.port}={token}",
+            "Accept-Encoding": "gzip",
+        }
+        self.version = -1
+        self.seconds: dict[str, list[float]] = {}
+        self.sizes: dict[str, list[int]] = {}
+        self.changed: list[int] = []
+
+    def ask(self, kind: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        """One request; the answer as the page gets it, {} if there is nothing new."""
+        method, content = ("GET", None) if body is None else ("POST", json.dumps(body))
+        begun = time.perf_counter()
+        self.connection.request(method, path, content, self.headers)
+        response = self.connection.getresponse()
+        answer = response.read()
+        seconds, size = time.perf_counter() - begun, len(answer)
+        if response.status == 204:
+            return {}
+        if response.getheader("Content-Encoding") == "gzip":
+            answer = gzip.decompress(answer)
+        told: dict[str, Any] = json.loads(answer)
+        if response.status != 200:
+            raise RuntimeError(f"{path}: {response.status} {told}")
+        self.seconds.setdefault(kind, []).append(seconds)
+        self.sizes.setdefault(kind, []).append(size)
+        return told
+
+    def start(self) -> dict[str, Any]:
+        """What the page loads first; returns the state."""
+        state: dict[str, Any] = self.ask("start", "/api/project")["state"]
+        self.version = state["version"]
+        return state
+
+    def post(self, kind: str, path: str, body: dict[str, Any]) -> None:
+        """A decision."""
+        told = self.ask(kind, f"{path}?since={self.version}", body)
+        self.version = told["version"]
+        self.changed.append(len(told["changed"]))
+
+    def settle(self) -> None:
+        """Wait until nothing more comes."""
+        while True:
+            told = self.ask("later", f"/api/state?since={self.version}")
+            if told:
+                self.version = told["version"]
+                kind = "outliers" if told["searched"] else "thorough"
+                for found in (self.seconds, self.sizes):
+                    found.setdefault(kind, []).append(found["later"].pop())  # type: ignore[attr-defined]
+                if told["searched"]:
+                    return
+            time.sleep(0.1)
+
+
+@contextmanager
+def serving(*words: str) -> Iterator[tuple[str, float]]:
+    """A server; its address, and the seconds until it printed it."""
+    command = [str(Path(sys.executable).with_name("fewlabels")), "serve", *words]
+    begun = time.perf_counter()
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert server.stdout is not None
+    try:
+        address = server.stdout.readline().strip()
+        yield address, time.perf_counter() - begun
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def measure(*, n_items: int, n_classes: int, dim: int, n_clicks: int) -> dict[str, Any]:
+    """All numbers of one folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        file, project = Path(folder) / "features.npz", f"{folder}/project.fewlabels"
+        truth = make_features(file, n_items=n_items, n_classes=n_classes, dim=dim)
+        with serving(project, "--photos", str(file)):
+            pass
+        with serving(project) as (address, ready):
+            client = Client(address)
+            client.start()
+            items = np.random.default_rng(1).permutation(n_items).tolist()
+
+            def click(kind: str) -> None:
+                item = items.pop()
+                body = {"items": [item], "label": f"class {truth[item]}"}
+                client.post(kind, "/api/decide", body)
+
+            client.settle()
+            for _ in range(2):
+                click("warm")
+            for _ in range(n_clicks):
+                click("click")
+            client.settle()
+            confirmed = [items.pop() for _ in range(min(N_CONFIRMED, n_items // 4))]
+            labels = [f"class {truth[item]}" for item in confirmed]
+            client.post("confirmed", "/api/confirm", {"items": confirmed, "labels": labels})
+            client.settle()
+            for _ in range(N_PAUSES):
+                click("click after a pause")
+                client.settle()
+    return {
+        "items": n_items,
+        "classes": n_classes,
+        "dim": dim,
+        "ready_s": round(ready, 1),
+        "answers": {
+            kind: {
+                "n": len(sizes),
+                "largest_bytes": max(sizes),
+                "median_ms": round(1e3 * statistics.median(client.seconds[kind]), 1),
+                "max_ms": round(1e3 * max(client.seconds[kind]), 1),
+            }
+            for kind, sizes in client.sizes.items()
+            if sizes and kind != "warm"
+        },
+        "labels_changed_per_click": round(statistics.mean(client.changed), 1),
+        "load_average": [round(load, 2) for load in os.getloadavg()],
+    }
+
+
 def main() -> None:
     """Measure and report."""
     options = argparse.ArgumentParser()
-    for name, value in {"items": 5000, "classes": 20, "dim": 1280, "clicks": 40}.items():
+    options.add_argument("--items", type=int, nargs="+", default=[5000, 30_000])
+    for name, value in {"classes": 20, "dim": 1280, "clicks": 40}.items():
         options.add_argument(f"--{name}", type=int, default=value)
-    options.add_argument(
-        "--pause",
-        type=float,
-        default=0.0,
-        help="seconds between clicks; from 0.35 on the thorough answer is computed meanwhile",
-    )
     asked = options.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "features.npz"
-        truth = make_features(file, n_items=asked.items, n_classes=asked.classes, dim=asked.dim)
-        command = [
-            str(Path(sys.executable).with_name("fewlabels")),
-            "serve",
-            f"{folder}/project.fewlabels",
-            "--photos",
-            str(file),
-        ]
-        server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        try:
-            seconds, changed, size = click(server, truth, n=asked.clicks, pause=asked.pause)
-        finally:
-            server.terminate()
-            server.wait()
-    seconds.sort()
+    shape = {"n_classes": asked.classes, "dim": asked.dim, "n_clicks": asked.clicks}
     found = {
-        "items": asked.items,
-        "classes": asked.classes,
-        "dim": asked.dim,
-        "clicks": asked.clicks,
-        "pause_s": asked.pause,
-        "median_ms": round(1e3 * statistics.median(seconds), 1),
-        "p95_ms": round(1e3 * seconds[int(0.95 * (len(seconds) - 1))], 1),
-        "max_ms": round(1e3 * seconds[-1], 1),
-        "answer_kb": round(size / 1024, 1),
-        "labels_changed_per_click": round(statistics.mean(changed), 1),
-        "load_average": [round(load, 2) for load in os.getloadavg()],
+        "folders": [measure(n_items=n_items, **shape) for n_items in asked.items],
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
         "versions": versions(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -95,35 +208,6 @@ def main() -> None:
     print(json.dumps(found, indent=2))
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "serve.json").write_text(json.dumps(found, indent=2) + "\n")
-
-
-def click(
-    server: subprocess.Popen[str], truth: np.ndarray, *, n: int, pause: float
-) -> tuple[list[float], list[int], int]:
-    """Seconds and changed labels of n right decisions, until the answer is read; and its bytes."""
-    assert server.stdout is not None
-    address = urlsplit(server.stdout.readline().strip())
-    token = parse_qs(address.query)["token"][0]
-    connection = http.client.HTTPConnection(address.netloc)
-    headers = {"Content-Type": "application/json", "X-Fewlabels-Token": token}
-    items = np.random.default_rng(1).permutation(len(truth))
-    headers["Accept-Encoding"] = "gzip"
-    seconds, changed, size, version = [], [], 0, -1
-    for item in items[: n + 2]:  # two to warm up
-        body = json.dumps({"items": [int(item)], "label": f"class {truth[item]}"})
-        begun = time.perf_counter()
-        connection.request("POST", f"/api/decide?since={version}", body, headers)
-        response = connection.getresponse()
-        answer = response.read()
-        seconds.append(time.perf_counter() - begun)
-        size = len(answer)
-        if response.getheader("Content-Encoding") == "gzip":
-            answer = gzip.decompress(answer)
-        told = json.loads(answer)
-        changed.append(len(told["changed"]))
-        version = told["version"]
-        time.sleep(pause)
-    return seconds[2:], changed[2:], size
 
 
 if __name__ == "__main__":

@@ -395,6 +395,8 @@ def test_tabs_move_by_arrows(project, serve, visit):
     assert page.evaluate("document.activeElement.dataset.view") == "check"
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("ArrowLeft")
+    assert page.get_attribute('[data-view="map"]', "aria-selected") == "true"
+    page.keyboard.press("ArrowLeft")
     assert page.get_attribute('[data-view="yours"]', "aria-selected") == "true"
 
 

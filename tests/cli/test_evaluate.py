@@ -214,6 +214,7 @@ def test_a_changed_features_file_is_noticed(here, make_file, tmp_path):
         (["--json", "--latex"], "one of --markdown, --latex and --json"),
         ([*methods("ncm", "kmeans"), "--lam", 5], "--lam has no effect on ncm, kmeans."),
         (["nowhere.npz"], "nowhere.npz does not exist"),
+        (["ncm"], "'ncm', which is a method: write --method ncm."),
         ([*methods("ncm"), "--alpha", 0.3], "--alpha has no effect on ncm"),
         ([*methods("ncm"), "--set", "n_steps=3"], "--set n_steps has no effect on ncm"),
         (["--beta", 0.3, "--pipeline", "unit"], "not both"),

@@ -8,14 +8,12 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 from PIL import Image
-from sklearn.decomposition import PCA
 from sklearn.metrics import confusion_matrix
 
-from fewlabels.labeling.answer import prepare
 from fewlabels.labeling.collection import Extraction
 from fewlabels.labeling.inputs import read_inputs
 from fewlabels.labeling.outcome import label_inputs
-from fewlabels.labeling.report import build_report, color, project_plane, write_report
+from fewlabels.labeling.report import build_report, color, write_report
 
 VOID = {"meta", "img", "br", "link", "input"}
 
@@ -51,7 +49,8 @@ def test_it_is_whole_and_harmless(outcome, tmp_path):
         name: "apple" if "script" in name else name.split("-")[0]
         for name in outcome.inputs.collection.names
     }
-    write_report(tmp_path / "out" / "report.html", outcome, truth)
+    made = {"command": "fewlabels label <b>", "table": tmp_path / "my labels.csv"}
+    write_report(tmp_path / "out" / "report.html", outcome, truth, **made)
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     checker = Checker()
     checker.feed(page)
@@ -60,9 +59,13 @@ def test_it_is_whole_and_harmless(outcome, tmp_path):
     assert "<script" not in page
     assert "&lt;script&gt;alert(1)" in page
     assert "{{" not in page
-    assert not re.search(r'(?:src|href)="(?!data:)', page)
+    assert re.findall(r'(?:src|href)="(?!data:)([^"]*)', page) == ["../my%20labels.csv"]
+    assert "<code>fewlabels label &lt;b&gt;</code>" in page
     assert outcome.inputs.collection.fingerprint in page
-    pictures = re.findall(r"data:image/webp;base64,([^\"]+)", page)
+    (mosaic,) = re.findall(r"url\(data:image/webp;base64,([^)]+)\)", page)
+    assert Image.open(io.BytesIO(base64.b64decode(mosaic))).size == (30 * 72, 72)
+    assert page.count("--x:") == len(outcome.rows)  # a point of the map for each image
+    pictures = re.findall(r"\"data:image/webp;base64,([^\"]+)", page)
     assert len(pictures) == 2 * 18  # all that the model labelled, also as the ones to label first
     assert Image.open(io.BytesIO(base64.b64decode(pictures[0]))).size == (96, 96)
 
@@ -205,13 +208,6 @@ def test_labels_that_were_left_out_are_not_scored(tmp_path, make_blobs, hide, en
     assert "28 images not scored, of classes without a label" in build_report(outcome, truth)
 
 
-@pytest.mark.parametrize("shape", [(40, 6), (6, 40)])
-def test_the_map_is_that_of_scikit_learn(shape):
-    vectors = prepare(np.random.default_rng(0).gamma(1.0, size=shape).astype(np.float32))
-    found, expected = project_plane(vectors), PCA(2).fit_transform(vectors.x.numpy())
-    np.testing.assert_allclose(np.abs(found), np.abs(expected), atol=1e-4)
-
-
 def test_neighbouring_classes_have_different_colours():
     assert len({color(number) for number in range(40)}) == 40
 
@@ -228,7 +224,7 @@ def test_what_is_confused_and_how_reliable_confidences_are(tmp_path, make_blobs,
     matrix = confusion_matrix(blobs.labels[hidden], found[hidden])
     both = np.triu(matrix + matrix.T, 1)
     first, second = np.unravel_index(both.argmax(), both.shape)
-    assert f"{both.max()} errors of {both.sum()}: c{first} and c{second}" in page
+    assert f"{both.max()} errors of {both.sum()}: c{first} or c{second}" in page
     # The worst class comes first, and its bar is the part found right.
     recall = matrix.diagonal() / matrix.sum(axis=1)
     classes = page[page.index("<h2>Classes</h2>") : page.index("<h2>Confidence and truth</h2>")]
@@ -239,4 +235,23 @@ def test_what_is_confused_and_how_reliable_confidences_are(tmp_path, make_blobs,
     reliability = page[page.index("<h2>Confidence and truth</h2>") : page.index("Confused most")]
     counts = re.findall(r'to \d+%</th><td class="number">(\d+)</td>', reliability)
     assert sum(map(int, counts)) == hidden.sum()
+    assert reliability.count("<circle") == len(counts)
+    # Without true labels, the classes between which doubtful images are, and no matrix.
+    alone = build_report(outcome)
+    assert re.search(r"\d+ doubtful images? of \d+: c\d or c\d", alone)
+    assert "<h2>Confusions</h2>" not in alone
+    assert "Confidence and truth" not in alone  # eight labels are too few for it
+
+
+def test_own_labels_show_how_reliable_confidences_are(tmp_path, make_blobs, hide):
+    blobs = make_blobs(spread=3.0)
+    labels = hide(blobs.labels, 10)
+    class_names = np.array(blobs.class_names)
+    np.savez(tmp_path / "f.npz", features=blobs.features, labels=labels, class_names=class_names)
+    outcome = label_inputs(read_inputs(tmp_path / "f.npz"))
+    page = build_report(outcome)
+    reliability = page[page.index("<h2>Confidence and truth</h2>") :].split("</section>")[0]
+    assert "of your own labels, each hidden once" in reliability
+    counts = re.findall(r'to \d+%</th><td class="number">(\d+)</td>', reliability)
+    assert sum(map(int, counts)) == 40
     assert all(name in page for name in outcome.suggest(24))

@@ -4,8 +4,13 @@ import csv
 import io
 import json
 import re
+import socket
+import subprocess
+import sys
 import threading
 import time
+from contextlib import contextmanager
+from pathlib import Path
 
 import httpx
 import pytest
@@ -17,7 +22,7 @@ from fewlabels.data import read_images
 from fewlabels.errors import InputError
 from fewlabels.features import FeatureSet
 from fewlabels.labeling.project import Project
-from fewlabels.labeling.server import FILES, PAGE, bind, make_app
+from fewlabels.labeling.server import FILES, HOST, PAGE, bind, find_address, make_app
 from fewlabels.labeling.session import Session
 
 TOKEN = "a-token"
@@ -46,15 +51,17 @@ def folder(photos, tmp_path):
     return tmp_path / "project"
 
 
-@pytest.fixture
-def visitor(folder):
+@contextmanager
+def visiting(folder, host=HOST):
     """A client on this machine that does not know the token, before a real server."""
     session = Session(Project.open(folder, write=True))
     listener = bind(0)
     port = listener.getsockname()[1]
     server = uvicorn.Server(
         uvicorn.Config(
-            make_app(session, token=TOKEN, port=port), log_level="warning", lifespan="off"
+            make_app(session, token=TOKEN, port=port, host=host),
+            log_level="warning",
+            lifespan="off",
         )
     )
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
@@ -70,6 +77,12 @@ def visitor(folder):
 
 
 @pytest.fixture
+def visitor(folder):
+    with visiting(folder) as client:
+        yield client
+
+
+@pytest.fixture
 def client(visitor):
     assert visitor.get(f"/?token={TOKEN}").status_code == 303
     return visitor
@@ -80,6 +93,7 @@ READ = [
     "/page/app.js",
     "/api/project",
     "/api/state",
+    "/api/map",
     "/thumbnail/0",
     "/picture/0",
     "/labels.csv",
@@ -263,6 +277,14 @@ def test_decide_confirm_undo_and_the_csv(client):
     assert sum(not row["label"] for row in csv.DictReader(io.StringIO(strict))) > 0
 
 
+def test_the_map_has_a_place_for_every_item(client):
+    found = client.get("/api/map").json()
+    assert len(found["across"]) == len(found["down"]) == 24
+    every = found["across"] + found["down"]
+    assert 0 <= min(every) < max(every) <= found["side"]
+    assert client.get("/api/map").json() == found
+
+
 def test_a_port_that_is_taken():
     with bind(0) as listener:
         listener.listen()
@@ -290,3 +312,60 @@ def test_answers_are_compressed_for_who_can_read_that(client):
     assert "content-encoding" not in plain.headers
     assert small.headers["content-encoding"] == "gzip"
     assert small.text == plain.text
+
+
+def test_a_shared_server_answers_to_exactly_its_address(folder):
+    with visiting(folder, host="192.168.7.7") as visitor:
+        port = visitor.base_url.port
+        shared = {"Host": f"192.168.7.7:{port}"}
+        others = ("127.0.0.1", "localhost", "192.168.7.8", "evil.example")
+        for host in (*(f"{name}:{port}" for name in others), "192.168.7.7", f"192.168.7.7:{port}0"):
+            assert visitor.get(f"/?token={TOKEN}", headers={"Host": host}).status_code == 421
+        assert visitor.get("/", headers=shared).status_code == 403  # the token, as ever
+        assert visitor.get("/?token=guess", headers=shared).status_code == 403
+        cookie = visitor.get(f"/?token={TOKEN}", headers=shared).headers["set-cookie"]
+        with_cookie = shared | {"Cookie": cookie.partition(";")[0]}
+        assert visitor.get("/", headers=with_cookie).status_code == 200
+        path, body = CHANGE[0]
+        assert visitor.post(path, json=body, headers=with_cookie).status_code == 403
+        assert visitor.post(path, json=body, headers=with_cookie | HEADERS).status_code == 200
+
+
+def read_blocks(drawn, n):
+    """The n x n modules of a QR code drawn in half blocks inside a border of 4: 1 where dark."""
+    halves = [half for line in drawn for half in ((line, " ▄"), (line, " ▀"))]  # upper, lower
+    rows = [[int(each in dark) for each in line] for line, dark in halves]
+    return [row[4 : 4 + n] for row in rows[4 : 4 + n]]
+
+
+def test_serve_share_prints_the_address_and_its_qr_code(folder):
+    segno = pytest.importorskip("segno")
+    command = [str(Path(sys.executable).with_name("fewlabels")), "serve", str(folder), "--share"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8"
+    )
+    try:
+        address = find_address()
+    except InputError:  # no network here: refused in words
+        assert "--share" in process.communicate(timeout=120)[1]
+        assert process.returncode == 2
+        return
+    try:
+        link = process.stdout.readline().strip()
+        said = []
+        while not (said and said[-1].startswith("Ctrl-C")):
+            said.append(process.stderr.readline().rstrip("\n"))
+        port = int(re.fullmatch(rf"http://{re.escape(address)}:(\d+)/\?token=\S+", link)[1])
+        drawn = [line for line in said if set(line) <= set(" ▀▄█") and line]
+        matrix = segno.make_qr(link, error="l").matrix
+        assert read_blocks(drawn, len(matrix)) == [list(row) for row in matrix]
+        assert any("nothing is encrypted" in line for line in said)
+        with httpx.Client(trust_env=False, timeout=120, follow_redirects=True) as client:
+            assert client.get(f"http://{address}:{port}/").status_code == 403
+            assert client.get(link).status_code == 200
+            assert "fewlabels-token" in client.get(f"http://{address}:{port}/").text
+        with pytest.raises(OSError), socket.create_connection((HOST, port), timeout=10):
+            pass  # one address of this machine listens, no other
+    finally:
+        process.terminate()
+        process.communicate(timeout=120)

@@ -183,6 +183,15 @@ def test_the_state_for_the_page(session, blobs):
     assert all(0 <= sure <= 1000 for sure in found["confidence"])
 
 
+def test_the_start_tells_its_steps(make_project, blobs):
+    told = []
+    Session(make_project(), on_progress=told.append).close()
+    n = len(blobs)
+    steps = [("compare", 0), ("compare", n), ("label", 0), ("label", n)]
+    assert [(each.stage, each.done) for each in told] == steps
+    assert {each.total for each in told} == {n}
+
+
 def test_differences_to_a_state_that_the_page_has(session):
     """Whatever was decided since, differences and the last state give the whole state."""
     search(session)
@@ -215,16 +224,17 @@ def apply(told, last):
         told["classes"].index(name) if name in told["classes"] else -1 for name in last["classes"]
     ]
     whole["labels"] = [place[label] if label >= 0 else -1 for label in last["labels"]]
-    for key in ("confidence", "marks"):
-        whole[key] = list(last[key])
-    for key in ("labels", "confidence", "marks"):
+    whole["marks"] = list(last["marks"])
+    for key in ("labels", "marks"):
         row = 0
         for step, value in zip(*told[key], strict=True):
             row += step
-            values = {"confidence": whole[key][row], "marks": str(value), "labels": value}
-            if key == "confidence":
-                values[key] += 10 * value
-            whole[key][row] = values[key]
+            whole[key][row] = str(value) if key == "marks" else value
+    codes = [ord(each) - ord("#") for each in told["confidence"]]
+    steps = [-(code + 1) // 2 if code % 2 else code // 2 for code in codes]
+    whole["confidence"] = [
+        sum(pair) for pair in zip(last["confidence"], [10 * s for s in steps], strict=True)
+    ]
     whole["marks"] = "".join(whole["marks"])
     if "outliers" not in told:
         whole["outliers"] = [each for each in last["outliers"] if whole["marks"][each[0]] == "0"]

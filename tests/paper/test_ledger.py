@@ -92,6 +92,22 @@ def test_the_key_names_the_code_that_computed_a_cell(ledger):
     assert ledger.key(experiment) != before
 
 
+def test_cells_of_other_code_are_taken_only_if_asked_for_and_replaced(ledger, artifacts):
+    experiments = [make_experiment(NOVEL, variant) for variant in ("ncm", "map")]
+    ledger.code = "another"
+    ledger.measure(experiments)
+    known = json.loads((ledger.folder / CELLS).read_text())
+    stored = Ledger(ledger.folder, Library(artifacts), n_episodes=12, stored=True)
+    assert stored.to_measure(experiments) == []
+    assert [stored.find(each) for each in experiments] == [*map(ledger.find, experiments)]
+    now = Ledger(ledger.folder, Library(artifacts), n_episodes=12)
+    assert now.to_measure(experiments) == experiments
+    now.measure(experiments[:1])
+    written = json.loads((ledger.folder / CELLS).read_text())
+    assert len(written) == 2
+    assert len(written.keys() & known.keys()) == 1
+
+
 @pytest.fixture
 def package(tmp_path):
     """A copy of the source of the package."""

@@ -5,12 +5,13 @@ import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 import pytest
+from matplotlib import rc_context
 from matplotlib.figure import Figure
 from PIL import Image
 
 from fewlabels.evaluation.plots import render
 from fewlabels.paper.draw_tables import vertical_shifts
-from fewlabels.paper.pictures import finish
+from fewlabels.paper.pictures import REAL_TEXT, finish
 
 
 @pytest.fixture(scope="module")
@@ -34,28 +35,26 @@ def test_a_png_with_a_palette_looks_the_same(figure):
     assert np.abs(ours - theirs).max() < 64
 
 
-def test_an_svg_keeps_its_shapes_and_their_scales(figure):
-    small, whole = (
-        ElementTree.fromstring(each) for each in (finish(figure)["svg"], render(figure, "svg"))
-    )
-    tags = [
-        [
-            element.tag
-            for element in tree.iter()
-            if element.tag.endswith(("}path", "}use", "}clipPath"))
-        ]
-        for tree in (small, whole)
-    ]
-    assert tags[0] == tags[1]
-    scales = [
-        [
-            element.get("transform")
-            for element in tree.iter()
-            if "scale(0.0156" in (element.get("transform") or "")
-        ]
-        for tree in (small, whole)
-    ]
-    assert scales[0] == scales[1] != []
+def test_an_svg_keeps_its_shapes_and_has_real_text(figure):
+    small = ElementTree.fromstring(finish(figure)["svg"])
+    with rc_context(REAL_TEXT):
+        whole = ElementTree.fromstring(render(figure, "svg"))
+
+    def shapes(tree):
+        kinds = ("}path", "}use", "}clipPath", "}text")
+        return [element.tag for element in tree.iter() if element.tag.endswith(kinds)]
+
+    assert shapes(small) == shapes(whole)
+    texts = [each for each in small.iter() if each.tag.endswith("}text")]
+    assert {"0.015 %", "ours"} <= {each.text for each in texts}
+    assert all("Verdana, sans-serif" in each.get("style") for each in texts)
+
+
+def test_a_pdf_has_real_text_and_no_date(figure):
+    pdf = finish(figure)["pdf"]
+    assert b"/Type0" in pdf  # a font, not outlines
+    assert b"CreationDate" not in pdf
+    assert pdf == finish(figure)["pdf"]
 
 
 @pytest.mark.parametrize(

@@ -128,6 +128,15 @@ def test_every_fitted_curve_of_figure_2_is_there_in_order():
 
 
 @needs_tex
+def test_every_row_of_table_1_is_the_papers():
+    text = environment("table", "hyperparams")
+    rows = read_published().parameters["rows"]
+    printed = [line.rpartition("&")[2].strip(" \\\n") for line in text.splitlines() if "&" in line]
+    assert [row["description"] for row in rows] == [each for each in printed if each[:1].islower()]
+    assert {row["part"] for row in rows} == set(re.findall(r"textbf\{([^}]*)\}", text))
+
+
+@needs_tex
 def test_the_time_of_a_run():
     assert re.search(r"average of \$([\d.]+)s\$ per run", TEX.read_text(encoding="utf-8"))[
         1

@@ -39,9 +39,9 @@ def test_each_shot_has_its_own_record(tmp_path):
         row
         for section in report.table.sections
         for row in section
-        if row[:2] == ("CIFAR-FS", "ProtoNet")
+        if row[:3] == ("CIFAR-FS", "inductive", "ProtoNet")
     ]
-    assert line[3:] == (
+    assert line[4:] == (
         *("55.50 ± 0.70", "57.25 ± 0.50", "+1.75 ± 0.86"),
         *("72.00 ± 0.60", "75.50 ± 0.50", "+3.50 ± 0.78"),
     )

@@ -57,15 +57,21 @@ app = typer.Typer(
 # In the order in which a new user needs them: label, look at features, compare, train.
 app.command("label", cls=GroupedCommand)(label_command)
 app.command("next", cls=GroupedCommand)(next_command)
-app.command("serve", cls=GroupedCommand)(serve_command)
-app.command("predict", cls=GroupedCommand)(predict_command)
-app.command("extract")(extract_command)
+app.command("serve", cls=GroupedCommand, short_help="Check and correct labels on a local page.")(
+    serve_command
+)
+app.command("predict", cls=GroupedCommand, short_help="Label new images with a saved model.")(
+    predict_command
+)
+app.command("extract", short_help="Compute features of images.")(extract_command)
 app.command("doctor")(doctor_command)
-app.command("evaluate", cls=MethodCommand)(evaluate_command)
-app.command("tune", cls=MethodCommand)(tune_command)
-app.command("reproduce")(reproduce_command)
+app.command("evaluate", cls=MethodCommand, short_help="Measure the accuracy of methods.")(
+    evaluate_command
+)
+app.command("tune", cls=MethodCommand, short_help="Choose the knobs of a method.")(tune_command)
+app.command("reproduce", short_help="The paper's tables and figures, and ours.")(reproduce_command)
 app.add_typer(data_app, name="data")
-app.command("train")(train_command)
+app.command("train", short_help="Train a backbone, or a system on episodes.")(train_command)
 
 
 @app.callback(invoke_without_command=True)

@@ -106,6 +106,7 @@ class ProgressBar:
         self._tasks: dict[str, Any] = {}
         console = Console(stderr=True)
         self._bars = progress.Progress(
+            progress.SpinnerColumn(),  # moves also while a long step is computed
             progress.TextColumn("{task.description}"),
             progress.BarColumn(),
             progress.MofNCompleteColumn(),

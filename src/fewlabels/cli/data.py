@@ -28,7 +28,7 @@ data_app = typer.Typer(
 )
 
 
-@data_app.command("list")
+@data_app.command("list", short_help="List the benchmarks.")
 def list_command() -> None:
     """List the benchmarks: classes and images of each split, sources, and forms on disk."""
     from fewlabels.data import BENCHMARKS
@@ -49,11 +49,11 @@ def list_command() -> None:
             _print_item("" if place else "forms", f"{form.NAME}: {form.WORDS}")
 
 
-@data_app.command("check")
+@data_app.command("check", short_help="Decode every image, and count.")
 def check_command(
     folder: Annotated[
         Path,
-        Argument(help="A benchmark in one of its forms, or a folder of images.", metavar="DIR"),
+        Argument(help="A benchmark in one of its forms, or a folder of images.", metavar="IMAGES"),
     ],
     dataset: Annotated[
         str | None, Option(help="The benchmark it should be; see fewlabels data list. [recognized]")

@@ -63,7 +63,13 @@ def evaluate_command(
     from fewlabels.evaluation.settings import read_settings
     from fewlabels.evaluation.sweep import evaluate_cells, idle_knobs, plan_cells
     from fewlabels.io.files import write_file
+    from fewlabels.methods import method_names
 
+    if features is not None and str(features) in method_names() and not features.exists():
+        raise InputError(
+            f"features must be a file, got '{features}', which is a method: "
+            f"write --method {features}."
+        )
     tuned = None if settings is None else read_settings(settings)
     feature_set = console.load_features(features, per_class=per_class)
     names = method or list(tuned or ["map"])

@@ -27,12 +27,21 @@ DEFAULT_BACKBONE = "efficientnet-lite0"  # its weights are a pip package: no fur
 DEFAULT_SPLIT = "novel"
 SUFFIX = ".safetensors"
 MEGABYTE = 1e6  # bytes
+STAGES = {  # of `features.extraction.Progress`, in words
+    "hash": "Reading images",
+    "extract": "Computing features",
+    "compare": "Comparing images",
+    "label": "Labelling",
+}
 
 
 def extract_command(
     images: Annotated[
         Path,
-        Argument(help="Folder of images, a sub-folder per class; with --dataset, of a benchmark."),
+        Argument(
+            help="Folder of images, a sub-folder per class; with --dataset, of a benchmark.",
+            metavar="IMAGES",
+        ),
     ],
     backbone: Annotated[
         list[str] | None,
@@ -190,7 +199,7 @@ class ExtractionBar(ProgressBar):
 
     def __call__(self, progress: "Progress") -> None:
         """Show the progress of extraction."""
-        self.show(progress.stage, progress.done, progress.total)
+        self.show(STAGES[progress.stage], progress.done, progress.total)
         if progress.stage == "extract":
             self.n_computed = progress.done - progress.n_failed
             self.n_known = progress.n_known

@@ -11,7 +11,7 @@ import typer
 from typer import Argument, Option
 
 from fewlabels.cli import options
-from fewlabels.cli.console import end_interrupted, say
+from fewlabels.cli.console import command_line, end_interrupted, say
 from fewlabels.cli.extract import ExtractionBar
 from fewlabels.errors import InputError
 
@@ -176,6 +176,7 @@ def label_command(
             batch_size=batch_size,
             n_workers=num_workers,
             on_progress=bar,
+            command=command_line(),
         )
     for remark in outcome.remarks:
         say(remark)

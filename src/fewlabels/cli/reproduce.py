@@ -1,7 +1,7 @@
 """`fewlabels reproduce`: the paper's tables and figures, our numbers beside the published."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer import Argument, Option
@@ -18,7 +18,7 @@ def reproduce_command(
     names: Annotated[
         list[str] | None,
         Argument(
-            help="table2 to table8, figure2 to figure4, time, orderings, or all.", metavar="NAME..."
+            help="table1 to table8, figure1 to figure4, time, orderings, or all.", metavar="NAME..."
         ),
     ] = None,
     listing: Annotated[
@@ -38,11 +38,19 @@ def reproduce_command(
     ] = None,
     per_class: options.PerClass = None,
     output: Annotated[
-        Path, Option(help="Folder for JSON, Markdown, pictures and index.html.")
+        Path, Option(help="Folder for JSON, Markdown, LaTeX, pictures and index.html.")
     ] = Path("results"),
     readme: Annotated[
         Path | None, Option(help="Write the results table of --output into this file.")
     ] = None,
+    stored: Annotated[
+        bool,
+        Option(
+            "--stored",
+            help="Take all cells of --output, also those that another version of the code "
+            "measured: new pages without measuring again.",
+        ),
+    ] = False,
     episodes: options.Episodes = 10_000,
     seed: options.Seed = 0,
     device: options.Device = "auto",
@@ -85,7 +93,8 @@ def reproduce_command(
     exhibits = choose_exhibits(names or [])
     if exhibits:
         experiments = all_experiments(exhibits, library)
-        if not any(library.has(each.source) for each in experiments):
+        needed = [source for exhibit in exhibits for source in exhibit.sources()]
+        if needed and not any(library.has(source) for source in needed):
             names_asked = ", ".join(each.name for each in exhibits)
             say(
                 f"fewlabels: no features for {names_asked} in {library.artifacts}. Run this in the "
@@ -93,7 +102,8 @@ def reproduce_command(
             )
             raise typer.Exit(EXIT_NOTHING_FOUND)
         drawing = can_draw(plot)
-        ledger = Ledger(make_folder(output), library, n_episodes=episodes, seed=seed, device=device)
+        how: Any = {"n_episodes": episodes, "seed": seed, "device": device, "stored": stored}
+        ledger = Ledger(make_folder(output), library, **how)
         waiting = ledger.to_measure(experiments)
         try:
             with progress_bar("reproduce", episodes * len(waiting)) as ledger.on_progress:
@@ -109,7 +119,7 @@ def reproduce_command(
             for note in report.notes:
                 typer.echo(f"  {note}")
             typer.echo()
-        kinds = "JSON, Markdown and pictures" if drawing else "JSON and Markdown"
+        kinds = "JSON, Markdown, LaTeX and pictures" if drawing else "JSON, Markdown and LaTeX"
         written = ", ".join(exhibit.name for exhibit in exhibits)
         say(f"Written to {output}: {PAGE}, and {kinds} of {written}")
         if not drawing and plot is None:

@@ -1,5 +1,6 @@
 """`fewlabels serve`: a local web page to finish the labelling of a project."""
 
+import io
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -57,6 +58,15 @@ def serve_command(
             rich_help_panel="Page",
         ),
     ] = None,
+    share: Annotated[
+        bool,
+        Option(
+            "--share",
+            help="Serve the local network instead of this machine only, and print a QR code. "
+            "Whoever has the link can see the images and change labels; nothing is encrypted.",
+            rich_help_panel="Page",
+        ),
+    ] = False,
     method: Method = None,
     settings: options.Set = None,
     backbone: Backbone = None,
@@ -69,15 +79,18 @@ def serve_command(
     fewlabels serve photos --labels few.csv
 
     fewlabels serve groceries.fewlabels --photos photos
+
+    fewlabels serve photos --share
     """
     if photos is None:
         require_path(project)
     from fewlabels.features.store import FeatureStore
     from fewlabels.labeling.answer import DEFAULT_METHOD
     from fewlabels.labeling.collection import Extraction
-    from fewlabels.labeling.server import serve
+    from fewlabels.labeling.server import HOST, find_address, serve
     from fewlabels.labeling.session import open_session
 
+    host = find_address() if share else HOST  # refused before the work
     with resumable() as bar:
         session = open_session(
             project,
@@ -91,14 +104,28 @@ def serve_command(
 
     def ready(address: str) -> None:
         typer.echo(address)
-        say(
-            "Open this address in a browser on this machine. "
-            "Ctrl-C stops the server; every decision is kept."
-        )
+        if share:
+            say(f"\n{draw_qr(address)}\nOpen this address on a phone or computer in your network.")
+            say("Whoever has it can see the images and change labels; nothing is encrypted.")
+        else:
+            say("Open this address in a browser on this machine.")
+        say("Ctrl-C stops the server; every decision is kept.")
         if sys.stdout.isatty() if open_browser is None else open_browser:
             typer.launch(address)
 
     try:
-        serve(session, port=port, on_ready=ready)
+        serve(session, port=port, host=host, on_ready=ready)
     finally:
         session.close()
+
+
+def draw_qr(text: str) -> str:
+    """A QR code of half blocks, two modules per character; white on black in every terminal."""
+    import segno  # pure Python; only here is it needed
+
+    drawn = io.StringIO()
+    segno.make_qr(text, error="l").terminal(out=drawn, compact=True)
+    lines = drawn.getvalue().splitlines()
+    if sys.stderr.isatty():
+        lines = [f"\x1b[97;40m{line}\x1b[0m" for line in lines]
+    return "\n".join(lines)

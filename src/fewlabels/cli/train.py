@@ -18,7 +18,11 @@ SECONDS_PER_MINUTE = 60
 
 def train_command(
     images: Annotated[
-        Path, Argument(help="Folder of the benchmark, or of base classes, one sub-folder each.")
+        Path,
+        Argument(
+            help="Folder of the benchmark, or of base classes, one sub-folder each.",
+            metavar="IMAGES",
+        ),
     ],
     output: Annotated[
         Path,

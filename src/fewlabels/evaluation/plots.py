@@ -132,9 +132,9 @@ def _heading(tuning: Tuning, about: str) -> str:
 
 
 def render(figure: Any, suffix: str) -> bytes:
-    """The bytes of a figure as a "png" or an "svg" file; equal figures make equal bytes."""
+    """The bytes of a figure as a "png", "svg" or "pdf" file; equal figures make equal bytes."""
     buffer = io.BytesIO()
-    metadata = {"Date": None} if suffix == "svg" else {}
+    metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(suffix, {})
     figure.savefig(buffer, format=suffix, dpi=220, metadata=metadata)
     return buffer.getvalue()
 

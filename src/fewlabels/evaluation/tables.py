@@ -15,12 +15,17 @@ from fewlabels.methods.base import all_knobs
 NONE = "–"  # in a cell without a value
 TEXT_COLUMNS = (  # the others hold numbers and are aligned right
     *("method", "queries", "knob", "", "dataset", "backbone", "class", "pt", "curve", "fitted"),
-    *("claim", "where", "verdict", "name", "what", "needs"),
+    *("claim", "where", "verdict", "name", "what", "needs", "setting"),
+    *("notation", "description", "paper", "argument", "used in Tables 2 to 8", "step", "symbols"),
 )
 
 _NUMBER = re.compile(r"([+-]?)([\d.,]+)(?: ± ([\d.]+))?")
 _LATEX = {mark: f"\\{mark}" for mark in "&%$#_"}
-_LATEX |= {"±": r"$\pm$", "–": "--", "\\": r"\textbackslash{}"}
+_LATEX |= {"±": r"$\pm$", "–": "--", "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}"}
+_LATEX |= {"^": r"\textasciicircum{}", "<": "$<$", ">": "$>$", "≤": r"$\le$", "×": r"$\times$"}
+_LATEX |= {"→": r"$\to$", "←": r"$\leftarrow$", "∪": r"$\cup$", "∈": r"$\in$", "‖": r"$\|$"}
+_LATEX |= {"α": r"$\alpha$", "β": r"$\beta$", "ε": r"$\epsilon$", "λ": r"$\lambda$", "μ": r"$\mu$"}
+_LATEX |= {"ℝ": "$R$", "₊": "$_+$"}
 
 
 @dataclass(frozen=True)

@@ -33,9 +33,9 @@ USUAL_SIDE = 224  # pixels of a transform without a fixed size
 
 
 class Progress(NamedTuple):
-    """Progress of extraction: `done` of the `total` images of a stage."""
+    """Progress of extraction, and of a session's start: `done` of the `total` images."""
 
-    stage: Literal["hash", "extract"]
+    stage: Literal["hash", "extract", "compare", "label"]
     done: int
     total: int
     n_known: int = 0  # other images, whose rows came from the store

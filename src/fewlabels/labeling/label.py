@@ -47,6 +47,7 @@ def label_folder(
     batch_size: int | None = None,
     n_workers: int | None = None,
     on_progress: Callable[[Progress], None] | None = None,
+    command: str = "",
 ) -> Outcome:
     """Label a folder of images from a few labels, as `fewlabels label` does.
 
@@ -74,6 +75,7 @@ def label_folder(
         batch_size: Images per batch of the network.
         n_workers: Threads that read images; 0 for none.
         on_progress: Called while features are computed.
+        command: What the report says that it was made by.
 
     Returns:
         The labels as `rows`, probabilities as `answer.probabilities`, an estimate of the accuracy
@@ -140,7 +142,7 @@ def label_folder(
     if model is not None:
         save_model(model, outcome)
     if report is not None:
-        write_report(report, outcome, inputs.truth)
+        write_report(report, outcome, inputs.truth, command=command, table=output)
     remarks = []
     for argument, folder in folders.items():
         if folder is None:

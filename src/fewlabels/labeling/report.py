@@ -3,24 +3,29 @@
 import base64
 import colorsys
 import html
+import io
+import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib import resources
 from itertools import pairwise
 from pathlib import Path
+from urllib.parse import quote, unquote
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image, ImageOps
 
 from fewlabels import __version__
 from fewlabels.errors import FewLabelsError
-from fewlabels.fitting import Rows
 from fewlabels.io.files import write_file
 from fewlabels.io.words import count
 from fewlabels.labeling.collection import Collection
 from fewlabels.labeling.journal import MODEL
 from fewlabels.labeling.outcome import Outcome, Score, describe_outliers
+from fewlabels.labeling.places import place
 from fewlabels.labeling.suggestions import doubtful_below
 from fewlabels.labeling.thumbnails import make_square
 
@@ -32,26 +37,46 @@ MOST_CLASSES = 200  # with pictures
 MOST_OUTLIERS = 36  # pictures of images of no class
 N_SUGGESTED = 24  # images to label first
 MOST_PAIRS = 3  # of classes that are confused most
-BINS = (0.0, 0.5, 0.8, 0.95, 1.0)  # of confidence
+BINS = (0.0, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0)  # of confidence
 MOST_CONFUSED = 40  # classes up to which the confusion matrix is drawn
-MOST_POINTS = 4000  # of the map: more would cover one another, and make the file large
-WIDTH, HEIGHT, MARGIN = 720, 460, 14  # of the map, in units of the SVG
+MOST_POINTS = 1200  # of the map: more would cover one another, and make the file large
+MAP_SIDE, MAP_COLUMNS, MAP_QUALITY = 72, 30, 40  # of its pictures: pixels, per row, of WebP
+CURVE_SIDE, CURVE_EDGE = 220, 44  # of the reliability curve, in units of the SVG
+LEAST_HIDDEN = 30  # labels that a reliability curve needs
 GOLDEN = 0.61803398875  # golden ratio: steps of it around the color circle never come close
 
 
-def write_report(path: Path, outcome: Outcome, truth: Mapping[str, str] | None = None) -> None:
+def write_report(
+    path: Path,
+    outcome: Outcome,
+    truth: Mapping[str, str] | None = None,
+    *,
+    command: str = "",
+    table: Path | None = None,
+) -> None:
     """Write a self-contained page.
 
     Args:
         path: The .html file.
         outcome: The result of a labelling.
         truth: True labels by item name, where known.
+        command: The command line that made it.
+        table: File of all labels, to link to.
     """
-    write_file(path, build_report(outcome, truth).encode())
+    link = ""
+    if table is not None:
+        link = quote(Path(os.path.relpath(table.resolve(), path.resolve().parent)).as_posix())
+    write_file(path, build_report(outcome, truth, command=command, link=link).encode())
 
 
-def build_report(outcome: Outcome, truth: Mapping[str, str] | None = None) -> str:
-    """The page as text."""
+def build_report(
+    outcome: Outcome,
+    truth: Mapping[str, str] | None = None,
+    *,
+    command: str = "",
+    link: str = "",
+) -> str:
+    """The page as text; `link` is the address of the file of all labels."""
     score = None if truth is None else outcome.score(truth)
     unscored = [] if truth is None else outcome.unscored(truth).describe().splitlines()
     parts = {
@@ -62,13 +87,13 @@ def build_report(outcome: Outcome, truth: Mapping[str, str] | None = None) -> st
         "proportions": _proportions(outcome, score),
         "suggested": _suggested(outcome),
         "wrong": _wrong(outcome),
-        "confusion": ""
-        if score is None
-        else _pairs(outcome, truth or {}) + _confusion(outcome, score),
+        "confusion": _pairs(outcome, truth or {})
+        + ("" if score is None else _confusion(outcome, score)),
         "reliability": _reliability(outcome, truth or {}),
         "outliers": _outliers(outcome),
         "classes": _classes(outcome, truth or {}),
         "settings": _settings(outcome),
+        "made": _made(command, link),
         "written": f"fewlabels {__version__}, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
     }
     return PART.sub(lambda found: parts[found[1]], TEMPLATE.read_text(encoding="utf-8"))
@@ -76,6 +101,13 @@ def build_report(outcome: Outcome, truth: Mapping[str, str] | None = None) -> st
 
 def _text(words: object) -> str:
     return html.escape(str(words))
+
+
+def _made(command: str, link: str) -> str:
+    """Where all labels are, and the command that made the report."""
+    parts = [f'All labels: <a href="{_text(link)}">{_text(unquote(link))}</a>.'] if link else []
+    parts += [f"Made by <code>{_text(command)}</code>"] if command else []
+    return f'<p class="note">{" ".join(parts)}</p>' if parts else ""
 
 
 def _number(text: str) -> str:
@@ -201,19 +233,27 @@ def _pictures(
 
 
 def _pairs(outcome: Outcome, truth: Mapping[str, str]) -> str:
-    """The pairs of classes that are confused most, in words and pictures."""
-    wrong: dict[tuple[str, str], list[int]] = {}
+    """The pairs of classes that are confused most, in words and pictures.
+
+    With true labels by errors, without by doubtful images that are between the two.
+    """
+    names, labels = outcome.class_names, outcome.answer.top_two[0]
+    doubtful = outcome.answer.confidences < doubtful_below(outcome.estimate)
+    found: dict[tuple[str, str], list[int]] = {}
     for row, item in enumerate(outcome.rows):
-        true = truth.get(item.path, item.label)
-        if item.origin == MODEL and true != item.label and true in outcome.class_names:
-            first, second = sorted((true, item.label))
-            wrong.setdefault((first, second), []).append(row)
-    n_wrong = sum(map(len, wrong.values()))
+        if item.origin != MODEL:
+            continue
+        second = truth.get(item.path, item.label) if truth else names[labels[row, 1]]
+        wrong = second != item.label and second in names if truth else bool(doubtful[row])
+        if wrong:
+            first, last = sorted((item.label, second))
+            found.setdefault((first, last), []).append(row)
+    total, kind = sum(map(len, found.values())), "error" if truth else "doubtful image"
     parts = []
-    for pair in sorted(wrong, key=lambda each: -len(wrong[each]))[:MOST_PAIRS]:
-        first, second = map(_text, pair)
-        words = f"{count(len(wrong[pair]), 'error')} of {n_wrong:,}: {first} and {second}"
-        parts.append(_strip(words, np.array(wrong[pair][:SHOWN]), outcome, truth))
+    for pair in sorted(found, key=lambda each: -len(found[each]))[:MOST_PAIRS]:
+        rows = found[pair]
+        words = f"{count(len(rows), kind)} of {total:,}: {_text(pair[0])} or {_text(pair[1])}"
+        parts.append(_strip(words, np.array(rows[:SHOWN]), outcome, truth))
     if not parts:
         return ""
     return (
@@ -224,32 +264,78 @@ def _pairs(outcome: Outcome, truth: Mapping[str, str]) -> str:
 
 
 def _reliability(outcome: Outcome, truth: Mapping[str, str]) -> str:
-    """Whether labels are right as often as their confidence says, with true labels."""
+    """Whether labels are right as often as their confidence says.
+
+    By true labels; without them by the given ones, each hidden once, if there are enough.
+    """
     scored = [row for row in outcome.rows if row.origin == MODEL and row.path in truth]
-    if not scored:
-        return ""
     sure = np.array([row.confidence for row in scored])
     right = np.array([truth[row.path] == row.label for row in scored])
+    whose = "of the labels found"
+    if not scored:
+        sure, right = _hidden(outcome)
+        whose = "of your own labels, each hidden once"
+        if len(sure) < LEAST_HIDDEN:
+            return ""
     bins = np.searchsorted(BINS[1:-1], sure, side="right")
-    rows = []
+    rows, points = [], []
     for number, (low, high) in enumerate(pairwise(BINS)):
         n = int((bins == number).sum())
         if n:
-            mean, part = sure[bins == number].mean(), right[bins == number].mean()
+            mean, part = float(sure[bins == number].mean()), float(right[bins == number].mean())
+            points.append((mean, part, n))
             rows.append(
                 f'<tr><th scope="row">{low:.0%} to {high:.0%}</th>{_number(f"{n:,}")}'
-                f"{_number(f'{mean:.0%}')}{_number(f'{part:.0%}')}"
-                f'<td class="bar"><meter min="0" max="1" value="{part:.3f}">{part:.0%}</meter></td>'
-                "</tr>"
+                f"{_number(f'{mean:.0%}')}{_number(f'{part:.0%}')}</tr>"
             )
     columns = "".join(
         f'<th scope="col" class="number">{head}</th>' for head in ("images", "mean", "right")
     )
     return (
         '<section><h2>Confidence and truth</h2><p class="note">Labels should be right as often as '
-        "their mean confidence says.</p>"
-        f'<table><thead><tr><th scope="col">confidence</th>{columns}<td class="bar"></td></tr>'
-        f"</thead><tbody>{''.join(rows)}</tbody></table></section>"
+        f"their confidence says: points on the dashed line. Confidences {whose}.</p>"
+        f'<div class="sides">{_curve(points)}<table><thead><tr><th scope="col">confidence</th>'
+        f"{columns}</tr></thead><tbody>{''.join(rows)}</tbody></table></div></section>"
+    )
+
+
+def _hidden(outcome: Outcome) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Confidences of given labels as predicted while they were hidden, and which are right."""
+    fitted = outcome.answer.fitted
+    if fitted is None or fitted.assignment is None or fitted.assignment.held_out is None:
+        return np.empty(0), np.empty(0, dtype=bool)
+    held_out = fitted.assignment.held_out[0].double().numpy()
+    given = outcome.numbers[outcome.numbers >= 0]
+    known = ~np.isnan(held_out).any(axis=1)
+    return held_out[known].max(axis=1), held_out[known].argmax(axis=1) == given[known]
+
+
+def _curve(points: Sequence[tuple[float, float, int]]) -> str:
+    """A reliability curve: confidence across, part that is right upwards."""
+    side, edge = CURVE_SIDE, CURVE_EDGE
+
+    def at(x: float, y: float) -> tuple[float, float]:
+        return edge + x * side, 8 + (1 - y) * side
+
+    ends = (at(0, 0), at(1, 1))
+    dashed = f'<path class="ideal" d="M{ends[0][0]} {ends[0][1]}L{ends[1][0]} {ends[1][1]}"/>'
+    places = [at(mean, part) for mean, part, _ in points]
+    line = "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
+    most = max(n for _, _, n in points)
+    marks = "".join(
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{3 + 4 * (n / most) ** 0.5:.1f}"/>'
+        for (x, y), (_, _, n) in zip(places, points, strict=True)
+    )
+    ticks = "".join(
+        f'<text x="{at(part, 0)[0]}" y="{side + 24}" text-anchor="middle">{part:.0%}</text>'
+        f'<text x="{edge - 6}" y="{at(0, part)[1] + 4}" text-anchor="end">{part:.0%}</text>'
+        for part in (0, 0.5, 1)
+    )
+    frame = f'<rect x="{edge}" y="8" width="{side}" height="{side}"/>'
+    return (
+        f'<svg class="curve" viewBox="0 0 {side + edge + 20} {side + 46}" role="img" '
+        f'aria-label="Reliability curve">{frame}{dashed}<path d="M{line}"/>{marks}{ticks}'
+        f'<text x="{edge + side / 2}" y="{side + 42}" text-anchor="middle">confidence</text></svg>'
     )
 
 
@@ -268,7 +354,8 @@ def _confusion(outcome: Outcome, score: Score) -> str:
         rows.append(f'<tr><th scope="row" title="{name}">{name}</th>{cells}</tr>')
     note = "Rows are true classes, columns predicted ones; labels that were given are left out."
     return (
-        f'<section><h2>Confusions</h2><p class="note">{note}</p><div class="scroll">'
+        f'<section><h2>Confusions</h2><p class="note">{note}</p>'
+        '<div class="scroll" tabindex="0" role="group" aria-label="Confusions">'
         f'<table class="confusion"><thead><tr><td></td>{columns}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div></section>"
     )
@@ -375,25 +462,45 @@ def _settings(outcome: Outcome) -> str:
 
 
 def _map(outcome: Outcome) -> str:
-    labels = outcome.answer.labels.tolist()
-    titles = [
-        _text(f"{name} · {'none of these' if none else outcome.class_names[label]}")
-        for name, label, none in zip(
-            outcome.inputs.collection.names, labels, outcome.of_no_class, strict=True
+    """A point per image; its picture appears when the pointer is on it. Needs no script."""
+    collection, n = outcome.inputs.collection, len(outcome.answer.labels)
+    chosen = np.arange(n)
+    if n > MOST_POINTS:  # all given labels that fit, and a sample of the others
+        order = np.random.default_rng(0).permutation(n)
+        order = order[np.argsort(outcome.numbers[order] < 0, kind="stable")]
+        chosen = np.sort(order[:MOST_POINTS])
+    points = place(outcome.vectors)
+    marks = []
+    for number, row in enumerate(chosen.tolist()):
+        label = outcome.answer.labels[row]
+        words = "none of these" if outcome.of_no_class[row] else outcome.class_names[label]
+        down, across = divmod(number, MAP_COLUMNS)
+        given = ' class="given"' if outcome.numbers[row] >= 0 else ""
+        marks.append(
+            f'<b{given} style="left:{100 * points[row, 0]:.1f}%;'
+            f"bottom:{100 * points[row, 1]:.1f}%;background-color:{color(label)};"
+            f'--x:{across};--y:{down}" title="{_text(f"{collection.names[row]} · {words}")}"></b>'
         )
-    ]
-    return draw_map(project_plane(outcome.vectors), labels, outcome.numbers >= 0, titles)
+    pictures = _mosaic(collection, chosen.tolist())
+    style = f"<style>.map b::after{{background-image:url({pictures})}}</style>" if pictures else ""
+    words = f"{len(chosen):,} of {n:,} images as points" if len(chosen) < n else "Images as points"
+    return f'{style}<div class="map" role="img" aria-label="{words}">{"".join(marks)}</div>'
 
 
-def project_plane(vectors: Rows) -> NDArray[np.float64]:
-    """Coordinates on the first two principal axes, (N, D) -> (N, 2)."""
-    x = vectors.x.numpy().astype(np.float64)
-    x = x - x.mean(axis=0)
-    if x.shape[1] <= len(x):
-        _, axes = np.linalg.eigh(x.T @ x)
-        return np.asarray(x @ axes[:, [-1, -2]])
-    values, axes = np.linalg.eigh(x @ x.T)
-    return np.asarray(axes[:, [-1, -2]] * np.sqrt(np.maximum(values[[-1, -2]], 0)))
+def _mosaic(collection: Collection, rows: Sequence[int]) -> str:
+    """The pictures of rows side by side in one image; "" if there are none."""
+    if collection.images is None:
+        return ""
+    height = -(-len(rows) // MAP_COLUMNS) * MAP_SIDE
+    whole = Image.new("RGB", (MAP_COLUMNS * MAP_SIDE, height), "#888888")
+    for number, row in enumerate(rows):
+        with suppress(FewLabelsError):  # a file that is gone stays grey
+            square = ImageOps.fit(collection.images.read(row), (MAP_SIDE, MAP_SIDE))
+            corner = (number % MAP_COLUMNS * MAP_SIDE, number // MAP_COLUMNS * MAP_SIDE)
+            whole.paste(square.convert("RGB"), corner)
+    buffer = io.BytesIO()
+    whole.save(buffer, "WEBP", quality=MAP_QUALITY)
+    return "data:image/webp;base64," + base64.b64encode(buffer.getvalue()).decode()
 
 
 def color(number: int) -> str:
@@ -406,30 +513,3 @@ def color(number: int) -> str:
     lightness, saturation = ((0.595, 0.70), (0.54, 0.54), (0.66, 0.62))[number % 3]
     red, green, blue = colorsys.hls_to_rgb(hue, lightness, saturation)
     return f"#{round(red * 255):02x}{round(green * 255):02x}{round(blue * 255):02x}"
-
-
-def draw_map(
-    points: NDArray[np.float64],
-    labels: Sequence[int],
-    given: NDArray[np.bool_],
-    titles: Sequence[str],
-) -> str:
-    """An SVG picture: small points for predicted labels, ringed ones for given labels."""
-    chosen = np.arange(len(points))
-    if len(points) > MOST_POINTS:
-        chosen = np.sort(np.random.default_rng(0).choice(len(points), MOST_POINTS, replace=False))
-    low, high = points.min(axis=0), points.max(axis=0)
-    scaled = (points - low) / np.where(high > low, high - low, 1)
-    marks = []
-    for row in sorted(chosen.tolist(), key=lambda row: bool(given[row])):
-        x = MARGIN + scaled[row, 0] * (WIDTH - 2 * MARGIN)
-        y = HEIGHT - MARGIN - scaled[row, 1] * (HEIGHT - 2 * MARGIN)
-        ring = ' class="given" r="6"' if given[row] else ' r="3.5"'
-        marks.append(
-            f'<circle cx="{x:.1f}" cy="{y:.1f}"{ring} fill="{color(labels[row])}">'
-            f"<title>{titles[row]}</title></circle>"
-        )
-    return (
-        f'<svg class="map" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
-        f'aria-label="Map of the features">{"".join(marks)}</svg>'
-    )

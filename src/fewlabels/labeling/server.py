@@ -1,8 +1,10 @@
-"""The local server of the labelling page: a Session behind a few URLs, for this machine only.
+"""The server of the labelling page: a Session behind a few URLs, for this machine only if not told
+otherwise.
 
 Who may ask:
 
-host       the request must name this server's own address; another name for 127.0.0.1 is refused
+host       the request must name this server's own address; any other name for it is refused. A
+           server that is shared has one address in the local network, and answers to that alone
 token      in the URL of the first visit, then in a cookie to read, and in a header to change; the
            project keeps it, so that an open page goes on after a restart
 bodies     JSON of at most a megabyte: nothing can be uploaded
@@ -10,6 +12,7 @@ headers    no other page may embed, script or read anything of this one
 """
 
 import hmac
+import ipaddress
 import json
 import secrets
 import socket
@@ -38,6 +41,8 @@ from fewlabels.labeling.session import Session
 from fewlabels.labeling.thumbnails import Thumbnails
 
 HOST = "127.0.0.1"
+OWN_NAMES = (HOST, "localhost", "[::1]")
+ELSEWHERE = ("192.0.2.1", 9)  # of no machine (RFC 5737): shows which way a packet would leave
 LABEL_STUDIO_PREFIX = "/data/local-files/?d="  # of its local files
 PAGE = resources.files("fewlabels.labeling") / "page"
 MEDIA_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -55,6 +60,7 @@ if find_spec("pyarrow") is not None:
 TOKEN_MARK = "{{token}}"
 TOKEN_HEADER = "x-fewlabels-token"
 TOKEN_PARAMETER = "token"
+MAP_SIDE = 4000  # places on the map are sent as whole numbers up to this
 LARGEST_BODY = 1 << 20  # bytes; the numbers of 100,000 images
 SECURITY_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; img-src 'self'; style-src 'self'; "
@@ -113,11 +119,11 @@ class Reversed(BaseModel):
     batch: int | None = None
 
 
-def make_app(session: Session, *, token: str, port: int) -> FastAPI:
+def make_app(session: Session, *, token: str, port: int, host: str = HOST) -> FastAPI:
     """The application; each request runs in a thread, so that none waits for a picture."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(GZipMiddleware, minimum_size=4096, compresslevel=4)  # 3 ms of 30,000 images
-    app.add_middleware(Guard, token=token, port=port)
+    app.add_middleware(Guard, token=token, port=port, host=host)
     thumbnails = Thumbnails(session.collection, session.project.folder / THUMBNAILS)
 
     @app.exception_handler(FewLabelsError)
@@ -190,6 +196,11 @@ def make_app(session: Session, *, token: str, port: int) -> FastAPI:
         rows, cosines = session.similar(item)
         return _json({"rows": rows.tolist(), "similarities": cosines.round(4).tolist()})
 
+    @app.get("/api/map")
+    def map_() -> Response:
+        across, down = (MAP_SIDE * session.places()).round().astype(int).T.tolist()
+        return _json({"across": across, "down": down, "side": MAP_SIDE})
+
     @app.get("/thumbnail/{item}")
     def thumbnail(item: Number, request: Request) -> Response:
         try:
@@ -236,10 +247,10 @@ def _json(content: Any, *, status: int = 200) -> Response:
 class Guard:
     """ASGI middleware that refuses requests from elsewhere (see the top of this file)."""
 
-    def __init__(self, app: ASGIApp, *, token: str, port: int) -> None:
+    def __init__(self, app: ASGIApp, *, token: str, port: int, host: str) -> None:
         self.app = app
         self.token = token
-        self.hosts = {f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]")}
+        self.hosts = {f"{name}:{port}" for name in (OWN_NAMES if host == HOST else (host,))}
         self.cookie = f"fewlabels-{port}"  # browsers share cookies between ports
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -296,12 +307,30 @@ class Guard:
         return cookie[self.cookie].value if self.cookie in cookie else ""
 
 
-def bind(port: int) -> socket.socket:
-    """A socket on this machine's own address; port 0 takes a free one."""
+def find_address() -> str:
+    """This machine's address in the local network."""
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect(ELSEWHERE)  # sends nothing
+            address = ipaddress.ip_address(probe.getsockname()[0])
+    except OSError as error:
+        raise InputError(
+            f"share needs a network, and this machine is in none ({error}). Connect it to one."
+        ) from error
+    if address.is_global or address.is_loopback:
+        raise InputError(
+            f"share must be in a local network, got {address}, this machine's address, "
+            "which is not of one. Use a private network, or an SSH tunnel."
+        )
+    return str(address)
+
+
+def bind(port: int, host: str = HOST) -> socket.socket:
+    """A socket on one address of this machine; port 0 takes a free one."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.bind((HOST, port))
+        listener.bind((host, port))
     except (OSError, OverflowError) as error:
         listener.close()
         raise InputError(
@@ -311,30 +340,37 @@ def bind(port: int) -> socket.socket:
     return listener
 
 
-def bind_again(port: int) -> socket.socket:
+def bind_again(port: int, host: str = HOST) -> socket.socket:
     """A socket on the port of the last time, or on any free one if that is taken."""
     try:
-        return bind(port)
+        return bind(port, host)
     except InputError:
-        return bind(0)
+        return bind(0, host)
 
 
-def serve(session: Session, *, port: int | None = None, on_ready: Callable[[str], None]) -> None:
+def serve(
+    session: Session,
+    *,
+    port: int | None = None,
+    host: str = HOST,
+    on_ready: Callable[[str], None],
+) -> None:
     """Serve until interrupted.
 
     Args:
         session: What to serve.
         port: Where; 0 takes a free one, None the one of the last time if it is free.
+        host: Address of this machine to listen on; `find_address` is the one to share.
         on_ready: Gets the URL with the token, once the server listens.
     """
     # The matrices of a click are small: threads would cost more than they save.
     torch.set_num_threads(1)
     journal = session.project.journal
     kept = journal.about
-    listener = bind_again(int(kept.get(PORT, 0))) if port is None else bind(port)
+    listener = bind_again(int(kept.get(PORT, 0)), host) if port is None else bind(port, host)
     token, port = kept.get(TOKEN) or secrets.token_urlsafe(24), listener.getsockname()[1]
     journal.describe({TOKEN: token, PORT: str(port)})
-    app = make_app(session, token=token, port=port)
+    app = make_app(session, token=token, port=port, host=host)
     server = uvicorn.Server(
         uvicorn.Config(
             app,
@@ -346,7 +382,7 @@ def serve(session: Session, *, port: int | None = None, on_ready: Callable[[str]
         )
     )
     listener.listen(128)
-    on_ready(f"http://{HOST}:{port}/?token={token}")
+    on_ready(f"http://{host}:{port}/?token={token}")
     try:
         server.run(sockets=[listener])
     except KeyboardInterrupt:

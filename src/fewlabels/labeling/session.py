@@ -14,26 +14,25 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fewlabels.errors import InputError
 from fewlabels.features import read_features
+from fewlabels.features.extraction import Progress
 from fewlabels.io.words import count
 from fewlabels.labeling.accuracy import (
     Estimate,
     estimate_accuracy,
-    estimate_sizes,
     find_contradictions,
 )
 from fewlabels.labeling.answer import (
     DEFAULT_METHOD,
-    Answer,
     check_method,
     find_outliers,
     prepare,
@@ -44,99 +43,22 @@ from fewlabels.labeling.collection import Collection, Extraction, known_names
 from fewlabels.labeling.inputs import identify, read_inputs
 from fewlabels.labeling.journal import (
     CONFIRMED,
-    IMPORT,
     NONE,
     PERSON,
     SKIP,
-    Batch,
-    GivenLabel,
     ModelLabel,
 )
 from fewlabels.labeling.labels_file import check_label, read_labels, remark_lost
 from fewlabels.labeling.outputs import LabelRow, make_rows
+from fewlabels.labeling.places import place
 from fewlabels.labeling.project import Project, check_place, is_project
-from fewlabels.labeling.suggestions import LIMITS, advise, doubtful_below, list_outliers, suggest
+from fewlabels.labeling.state import State, Told
+from fewlabels.labeling.suggestions import LIMITS, list_outliers, suggest
 
 PAUSE = 0.35  # seconds without a decision before the thorough answer is computed
 N_SUGGESTED = 24
 N_CANDIDATES = 6
 N_SIMILAR = 500
-PERMILLE = 1000  # confidences are sent as whole numbers
-PERCENT = 10  # in whole per cent, as the page shows them: finer ones would change with every label
-N_SHOWN = 16  # last states sent, to which an answer can tell the differences
-MARKS = {PERSON: "1", IMPORT: "2", CONFIRMED: "3", NONE: "4", SKIP: "5"}  # "0" is the model's
-
-
-@dataclass(frozen=True, eq=False)
-class State:
-    """What is known at one moment; never changed, only replaced."""
-
-    version: int
-    given: dict[str, GivenLabel]  # by name
-    marks: dict[str, str]  # "none" or "skip", by name
-    class_names: tuple[str, ...]  # all ever used
-    active: tuple[str, ...]  # those with a label, in the same order: the columns of the answer
-    numbers: NDArray[np.int64]  # (N,) place in `active`, -1 where unlabelled
-    answer: Answer | None
-    settled: bool = False  # the answer is the thorough one
-    searched: bool = False  # and the outliers are those of this answer: nothing more will come
-    estimate: Estimate | None = None
-    suggested: Sequence[int] = ()
-    # Rows that probably belong to no class, with this probability; the most probable first.
-    outliers: Sequence[tuple[int, float]] = ()
-    suspicious: Sequence[int] = ()  # rows whose given label looks wrong, the surest first
-    changed: Sequence[int] = ()  # rows, besides those decided, whose label the decision changed
-    undo: Batch | None = None  # what would be undone
-    redo: Batch | None = None
-
-    def is_open(self, name: str) -> bool:
-        """Whether the person has said nothing about an item."""
-        return name not in self.given and name not in self.marks
-
-
-class Shown(NamedTuple):
-    """What the page shows of each item in one state."""
-
-    classes: tuple[str, ...]
-    labels: NDArray[np.int64]  # (N,) numbers of classes, -1 without one
-    confidence: NDArray[np.int64]  # (N,) thousandths
-    marks: NDArray[np.uint8]  # (N,) characters, see MARKS
-    outliers: list[tuple[int, int]]  # rows, with thousandths
-
-    def to_dict(self) -> dict[str, Any]:
-        """All of it."""
-        return {
-            "labels": self.labels.tolist(),
-            "confidence": self.confidence.tolist(),
-            "marks": self.marks.tobytes().decode(),
-            "outliers": self.outliers,
-        }
-
-    def since(self, last: "Shown") -> dict[str, Any]:
-        """What differs from another state of the same items; of confidences, by how much."""
-        number = {name: number for number, name in enumerate(self.classes)}
-        numbers = np.array([*(number.get(name, -1) for name in last.classes), -1])
-        labels, marks = numbers[last.labels], self.marks - ord("0")
-        more = (self.confidence - last.confidence) // PERCENT  # small numbers: half the bytes
-        different = {
-            "labels": _changes(labels != self.labels, self.labels),
-            "confidence": _changes(more != 0, more),
-            "marks": _changes(last.marks != self.marks, marks),
-        }
-        still = [(row, p) for row, p in last.outliers if self.marks[row] == ord("0")]
-        return different if still == self.outliers else {**different, "outliers": self.outliers}
-
-
-def _changes(
-    changed: NDArray[np.bool_], values: NDArray[np.integer[Any]]
-) -> tuple[list[int], list[int]]:
-    """The rows that changed, each as its distance from the one before, and their values.
-
-    >>> _changes(np.array([False, True, False, True]), np.array([7, 8, 7, 9]))
-    ([1, 2], [8, 9])
-    """
-    rows = np.flatnonzero(changed)
-    return np.diff(rows, prepend=0).tolist(), values[rows].tolist()
 
 
 class Session:
@@ -149,6 +71,7 @@ class Session:
         *,
         method: str = DEFAULT_METHOD,
         settings: Mapping[str, str] | None = None,
+        on_progress: Callable[[Progress], None] | None = None,
     ) -> None:
         """Start the session.
 
@@ -157,18 +80,26 @@ class Session:
             collection: The items of the project; loaded if left out.
             method: Name of the method.
             settings: Values of its knobs other than the defaults, by name.
+            on_progress: Called before and after each of the two steps that take seconds.
         """
         self.project = project
         self.collection = project.load() if collection is None else collection
         dataset = self.collection.provenance.get("dataset")
+        n, report = len(self.collection), on_progress or (lambda _: None)
+        report(Progress("compare", 0, n))
         self.vectors = prepare(
             self.collection.features, method=method, settings=settings, dataset=dataset
         )
+        report(Progress("compare", n, n))
         self._lock = threading.Lock()  # one decision at a time
-        self._shown: dict[int, Shown] = {}  # by version
+        self._told = Told(self.collection)
+        self._placing = threading.Lock()
+        self._places: NDArray[np.float32] | None = None
         self._wake, self._stop = threading.Event(), threading.Event()
         # Versions of an earlier server, which an open page may still have, are others.
+        report(Progress("label", 0, n))
         self._state = self._solve(self._read(version=time.time_ns() // 1000, last=None))
+        report(Progress("label", n, n))
         if self._state.answer is None:  # so that the page has images to begin with
             suggested = suggest(self.vectors, self._state.numbers, None, n=N_SUGGESTED)
             self._state = replace(self._state, suggested=suggested)
@@ -273,6 +204,10 @@ class Session:
         history = self.project.journal.history(names[0]) if len(names) == 1 else []
         return {"candidates": candidates, "history": history}
 
+    def to_dict(self, state: State, since: int | None = None) -> dict[str, Any]:
+        """A state for the page, as in `Told.to_dict`."""
+        return self._told.to_dict(state, since)
+
     def similar(self, row: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """The rows most similar to one, itself first, and their cosines, (n,) each."""
         self._names_of([row])
@@ -281,6 +216,13 @@ class Session:
         cosines[row] = np.inf  # before its duplicates
         order = np.argsort(-cosines, kind="stable")[:N_SIMILAR]
         return order, np.minimum(cosines[order], 1)
+
+    def places(self) -> NDArray[np.float32]:
+        """Places of all items on the map, (N, 2) between 0 and 1; computed when first asked for."""
+        with self._placing:
+            if self._places is None:
+                self._places = place(self.vectors)
+        return self._places
 
     def _names_of(self, rows: Sequence[int]) -> list[str]:
         if outside := [row for row in rows if not 0 <= row < len(self.collection)]:
@@ -440,66 +382,6 @@ class Session:
             if row.path not in state.given
         )
 
-    def _show(self, state: State) -> Shown:
-        """What the page shows of each item; kept for the differences to later states."""
-        if state.answer is None:
-            labels = state.numbers.copy()
-            confidence = np.where(labels >= 0, PERMILLE, 0)
-        else:
-            labels = state.answer.labels.copy()
-            # Rounded down, so that no doubtful label looks sure.
-            confidence = (PERMILLE * state.answer.confidences).astype(np.int64)
-            confidence -= confidence % PERCENT
-        marks, place = bytearray(b"0" * len(self.collection)), self.collection.rows
-        for name, each in state.given.items():
-            marks[place[name]] = ord(MARKS.get(each.origin, "1"))
-        for name, mark in state.marks.items():
-            marks[place[name]] = ord(MARKS[mark])
-            if mark == NONE:
-                labels[place[name]] = -1
-        outliers = [(row, round(PERMILLE * p)) for row, p in state.outliers]
-        all_marks = np.frombuffer(bytes(marks), dtype=np.uint8)
-        shown = Shown(state.active, labels, confidence, all_marks, outliers)
-        # Replaced, not changed: no thread has to wait. At worst one is lost, and all is sent.
-        self._shown = dict([*self._shown.items(), (state.version, shown)][-N_SHOWN:])
-        return shown
-
-    def to_dict(self, state: State, since: int | None = None) -> dict[str, Any]:
-        """A state for the page: labels as numbers of active classes, confidences in thousandths.
-
-        Args:
-            state: Of this session.
-            since: Version that the page has. If it was one of the last, only what differs is told
-                of items, as in `Shown.since`, and "since" is in the answer.
-        """
-        last = None if since is None else self._shown.get(since)
-        shown = self._show(state)
-        items = shown.to_dict() if last is None else {"since": since, **shown.since(last)}
-        number = {name: number for number, name in enumerate(state.class_names)}
-        estimate, answer, numbers = state.estimate, state.answer, state.numbers
-        if answer is not None and NONE in state.marks.values():
-            of_class = np.array([state.marks.get(name) != NONE for name in self.collection.names])
-            answer, numbers = answer.among(of_class), numbers[of_class]
-        return {
-            "version": state.version,
-            "settled": state.settled,
-            "searched": state.searched,
-            "classes": list(state.active),
-            "colors": [number[name] for name in state.active],
-            **items,
-            "changed": list(state.changed),
-            "suggested": [int(row) for row in state.suggested],
-            "suspicious": list(state.suspicious),
-            "sizes": []
-            if answer is None
-            else [(size.low, size.high) for size in estimate_sizes(answer, numbers)],
-            "doubtful_below": round(PERMILLE * doubtful_below(estimate)),
-            "estimate": None if estimate is None else estimate._asdict(),
-            "undo": None if state.undo is None else state.undo._asdict(),
-            "redo": None if state.redo is None else state.redo._asdict(),
-            "advice": advise(answer, numbers, estimate),
-        }
-
 
 def _check_label(label: str) -> str:
     label = check_label(label)
@@ -552,7 +434,10 @@ def open_session(
             collection, remarks = _update(project, photos, labels, extraction)
         for remark in [*remarks, f"Labelling {count(len(collection), 'image')} ..."]:
             on_remark(remark)
-        return Session(project, collection, method=method, settings=settings)
+        on_progress = extraction.on_progress
+        return Session(
+            project, collection, method=method, settings=settings, on_progress=on_progress
+        )
     except BaseException:
         project.close()
         raise

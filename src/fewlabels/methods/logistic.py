@@ -8,6 +8,7 @@ over the labelled rows i, with weights v_i such that every class counts alike, h
 it has: a person's labels are no fair sample of the classes. The unlabelled rows take no part.
 """
 
+import inspect
 from dataclasses import dataclass
 
 import torch
@@ -39,13 +40,19 @@ class LogisticConstants:
 LOGISTIC = LogisticConstants()
 
 
+class Solver(torch.optim.LBFGS):
+    """L-BFGS that does not import torch's compiler, which takes two seconds and is not used."""
+
+    add_param_group = inspect.unwrap(torch.optim.LBFGS.add_param_group)
+
+
 def fit_regression(x: Tensor, labels: Tensor, n_way: int) -> tuple[Tensor, Tensor]:
     """Slopes (D, W) and offsets (W,) of the log probabilities, from (S, D) and (S,)."""
     members = one_hot(labels, n_way, x.dtype)
     row_weights = (len(labels) / n_way / members.sum(dim=0))[labels]
     parameters = torch.zeros(x.shape[1] + 1, n_way, dtype=x.dtype, device=x.device)
     parameters.requires_grad_()
-    solver = torch.optim.LBFGS(
+    solver = Solver(
         [parameters],
         max_iter=LOGISTIC.n_iterations,
         history_size=LOGISTIC.history,
@@ -54,7 +61,7 @@ def fit_regression(x: Tensor, labels: Tensor, n_way: int) -> tuple[Tensor, Tenso
     )
 
     def loss() -> Tensor:
-        solver.zero_grad()
+        parameters.grad = None
         log = (x @ parameters[:-1] + parameters[-1]).log_softmax(dim=-1)
         fit = -(row_weights * (members * log).sum(dim=-1)).sum()
         value = fit + (parameters[:-1] ** 2).sum() / (2 * LOGISTIC.inverse_penalty)

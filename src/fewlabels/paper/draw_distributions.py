@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fewlabels.evaluation.plots import FAINT, INK, STYLE, can_draw, style_panel
-from fewlabels.paper.pictures import finish, set_heading
+from fewlabels.paper.pictures import finish
 from fewlabels.paper.published import DATASETS
 from fewlabels.paper.report import Report
 
@@ -21,7 +21,7 @@ LEGEND: Any = {"fontsize": 7, "frameon": False, "loc": "upper right", "handlelen
 
 
 def draw_distributions(report: Report) -> dict[str, bytes]:
-    """The bytes of a "png" and an "svg" file."""
+    """The bytes of a "png", an "svg" and a "pdf" file."""
     can_draw()
     from matplotlib import rc_context
     from matplotlib.figure import Figure
@@ -46,20 +46,23 @@ def draw_distributions(report: Report) -> dict[str, bytes]:
                 bottom.set_ylabel("images per bin")
         if data["dataset"]:
             _draw_skewness(figure.add_subplot(grid[:, 2]), data)
-        set_heading(figure, report, *_conditions(data))
         return finish(figure)
 
 
-def _conditions(data: Mapping[str, Any]) -> list[str]:
-    paper = "paper: miniImageNet, WRN, fitted curves only"
+def describe_distribution(report: Report) -> str:
+    """What the picture shows."""
+    data = report.data
+    paper = "Paper: miniImageNet, WRN, fitted curves only."
     if not data["dataset"]:
-        return [paper]
+        return paper
     bins = len(data["histograms"][0]["counts"])
-    which = (
-        f"feature {data['feature']} (of typical skewness), "
-        f"n = {data['n_images']} images per class, {bins} bins"
+    ends = {each["panel"]: each["edges"][-1] for each in data["histograms"]}
+    return (
+        f"{paper} Ours: {DATASETS[data['dataset']]}, WRN, feature {data['feature']} (of typical "
+        f"skewness), n = {data['n_images']} images per class; lines: fitted curves, dots: counts "
+        f"of {bins} bins. The axes differ: the paper's values reach {PAPER_TOP}, ours "
+        f"{ends['before']:.2g} before and {ends['after']:.2g} after PT."
     )
-    return [paper, f"ours: {DATASETS[data['dataset']]}, WRN, {which}"]
 
 
 def _draw_paper(panel: Any, published: list[dict[str, Any]], which: str) -> None:
@@ -68,7 +71,7 @@ def _draw_paper(panel: Any, published: list[dict[str, Any]], which: str) -> None
     fits = [each for each in published if each["panel"] == which]
     for color, dashes, fit in zip(COLORS, DASHES, fits, strict=True):
         panel.plot(
-            x, _curve(fit, x), color=color, linewidth=1.3, linestyle=dashes, label=fit["name"]
+            x, fitted_curve(fit, x), color=color, linewidth=1.3, linestyle=dashes, label=fit["name"]
         )
     panel.set(xlim=(0, PAPER_TOP), ylim=(0, None))
     panel.set_title(f"paper: {which} PT", fontsize=8.5, loc="left")
@@ -82,11 +85,12 @@ def _draw_ours(panel: Any, histograms: list[dict[str, Any]], which: str) -> None
     first = max(each["counts"][0] for each in shown)
     for color, dashes, each in zip(COLORS, DASHES, shown, strict=False):
         edges = np.asarray(each["edges"])
-        panel.stairs(each["counts"], edges, color=color, alpha=0.14, fill=True)
+        centers = (edges[:-1] + edges[1:]) / 2
+        panel.plot(centers, each["counts"], ".", color=color, markersize=2.2, alpha=0.7)
         if each["fit"]:
             x = np.linspace(edges[0], edges[-1], 200)
             look = {"color": color, "linewidth": 1.5, "linestyle": dashes, "label": each["name"]}
-            panel.plot(x, _curve(each["fit"], x), **look)
+            panel.plot(x, fitted_curve(each["fit"], x), **look)
     high = 2.5 * top < first  # a peak at zero would flatten the rest
     highest = 1.75 * top if high or which == "after" else 1.15 * max(top, first)
     panel.set(xlim=(0, shown[0]["edges"][-1]), ylim=(0, highest))
@@ -120,7 +124,8 @@ def _draw_skewness(panel: Any, data: Mapping[str, Any]) -> None:
     panel.legend(fontsize=7.5, frameon=False, loc="upper right")
 
 
-def _curve(fit: dict[str, float], x: Any) -> Any:
+def fitted_curve(fit: Mapping[str, float], x: Any) -> Any:
+    """The values of a fitted exponential or Gaussian at x."""
     if "mean" in fit:
         return fit["a"] * np.exp(-((x - fit["mean"]) ** 2) / (2 * fit["std"] ** 2))
     return fit["a"] * np.exp(-fit["b"] * x) + fit["c"]

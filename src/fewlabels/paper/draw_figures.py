@@ -8,7 +8,7 @@ from typing import Any
 
 from fewlabels.evaluation.plots import FAINT, INK, NOVEL, STYLE, VALIDATION, can_draw, style_panel
 from fewlabels.evaluation.settings import axis_name
-from fewlabels.paper.pictures import finish, set_heading
+from fewlabels.paper.pictures import finish
 from fewlabels.paper.published import DATASETS
 from fewlabels.paper.report import Report
 
@@ -21,7 +21,7 @@ COLORS = {
 BY_DATASET = {"mini-imagenet": ("#E69F00", "^"), "cub": (GREEN, "s"), "cifar-fs": (NOVEL, "o")}
 BY_SPLIT = {"val": ("validation", VALIDATION, "D"), "novel": ("novel", NOVEL, "o")}
 PAPER_LINE = (0, (3, 2))
-LOOKS = "paper: dashed line, hollow marks; ours: solid line, filled marks"
+LOOKS = "Paper: dashed line, hollow marks; ours: solid line, filled marks."
 FLOOR = 80.0  # percent, least accuracy shown in Figure 3; a wrong bound gives far less
 
 
@@ -53,9 +53,17 @@ def draw_imbalance(report: Report) -> dict[str, bytes]:
         panels[1].set(xlim=(-1.5, 52.5))
         panels[0].set_ylabel("accuracy (%)")
         _legend(figure, panels[1], ncols=3, fontsize=8)
-        n = f"n = {data['n_episodes']:,} episodes per point, bands: 95 % interval"
-        set_heading(figure, report, f"2-way 1-shot, WRN; ours: {n}", LOOKS)
         return finish(figure)
+
+
+def describe_imbalance(report: Report) -> str:
+    """What the picture shows."""
+    return f"2-way 1-shot, WRN; {_describe(report)}"
+
+
+def _describe(report: Report) -> str:
+    n = f"n = {report.data['n_episodes']:,} episodes per point"
+    return f"ours: {n}, bands: 95 % interval. {LOOKS}"
 
 
 def draw_knobs(report: Report) -> dict[str, bytes]:
@@ -87,9 +95,12 @@ def draw_knobs(report: Report) -> dict[str, bytes]:
         for number, (panel, curve) in enumerate(zip(panels, data["knobs"], strict=True), start=2):
             _draw_knob(panel, curve, number, DATASETS[data["dataset"]] if data["dataset"] else None)
         _legend(figure, panel, ncols=2, fontsize=7.5, title="(2) to (4)", title_fontsize=7.5)
-        n = f"n = {data['n_episodes']:,} episodes per point, bands: 95 % interval"
-        set_heading(figure, report, f"5-way 1-shot, WRN, PT+MAP; ours: {n}", LOOKS)
         return finish(figure)
+
+
+def describe_knobs(report: Report) -> str:
+    """What the picture shows."""
+    return f"5-way 1-shot, WRN, PT+MAP; {_describe(report)}"
 
 
 def _legend(figure: Any, panel: Any, **look: Any) -> None:

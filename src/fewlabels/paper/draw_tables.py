@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from fewlabels.evaluation.plots import FAINT, INK, STYLE, can_draw, style_panel
-from fewlabels.paper.pictures import finish, set_heading
+from fewlabels.paper.pictures import finish
 from fewlabels.paper.published import DATASETS, SHOTS
 from fewlabels.paper.report import Report
 
@@ -35,7 +35,7 @@ class Mark(NamedTuple):
 
 
 def draw_table(report: Report) -> dict[str, bytes]:
-    """The bytes of a "png" and an "svg" file: 1-shot left, 5-shot right."""
+    """The bytes of a "png", an "svg" and a "pdf" file: 1-shot left, 5-shot right."""
     can_draw()
     from matplotlib import rc_context
     from matplotlib.figure import Figure
@@ -57,15 +57,15 @@ def draw_table(report: Report) -> dict[str, bytes]:
         handles = _handles(methods, measured=_measured(report), rivals=rivals)
         look = {"fontsize": 7.5, "handletextpad": 0.3, "columnspacing": 1.2}
         figure.legend(handles=handles, loc="outside lower center", ncols=7, frameon=False, **look)
-        set_heading(figure, report, _conditions(report))
         return finish(figure)
 
 
-def _conditions(report: Report) -> str:
+def describe_table(report: Report) -> str:
+    """What the picture shows."""
     ours = "no features here, paper only"
     if _measured(report):
         ours = f"ours: n = {report.data['n_episodes']:,} episodes"
-    return f"5-way, 15 queries per class; {ours}; bars: 95 % interval, where wider than the mark"
+    return f"5-way, 15 queries per class; {ours}; bars: 95 % interval, where wider than the mark."
 
 
 def _measured(report: Report) -> bool:

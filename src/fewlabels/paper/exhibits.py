@@ -1,19 +1,27 @@
 """All tables and figures that can be regenerated, by name."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from fewlabels.errors import unknown_choice
 from fewlabels.evaluation.tables import Table
 from fewlabels.io.files import write_file
-from fewlabels.paper.draw_distributions import draw_distributions
-from fewlabels.paper.draw_figures import draw_imbalance, draw_knobs
-from fewlabels.paper.draw_tables import draw_table
+from fewlabels.paper.draw_distributions import describe_distribution, draw_distributions
+from fewlabels.paper.draw_figures import (
+    describe_imbalance,
+    describe_knobs,
+    draw_imbalance,
+    draw_knobs,
+)
+from fewlabels.paper.draw_method import describe_method, draw_method
+from fewlabels.paper.draw_tables import describe_table, draw_table
 from fewlabels.paper.figure2 import DistributionExhibit
 from fewlabels.paper.figure3 import ImbalanceExhibit
 from fewlabels.paper.figure4 import KnobsExhibit
 from fewlabels.paper.ledger import Experiment, Ledger
 from fewlabels.paper.library import Library
+from fewlabels.paper.method import MethodExhibit, ParametersExhibit
 from fewlabels.paper.orderings import OrderingsExhibit
 from fewlabels.paper.page import write_page
 from fewlabels.paper.provenance import annotate
@@ -23,15 +31,21 @@ from fewlabels.paper.tables import PaperTableExhibit
 from fewlabels.paper.timing import TimeExhibit
 
 ALL, PAGE = "all", "index.html"
-DRAWINGS = {"figure2": draw_distributions, "figure3": draw_imbalance, "figure4": draw_knobs}
-DRAWINGS |= dict.fromkeys(read_published().tables, draw_table)  # lists need no drawing
+DRAWINGS = {  # what draws an exhibit, and what describes the drawing; lists need none
+    "figure1": (draw_method, describe_method),
+    "figure2": (draw_distributions, describe_distribution),
+    "figure3": (draw_imbalance, describe_imbalance),
+    "figure4": (draw_knobs, describe_knobs),
+    **dict.fromkeys(read_published().tables, (draw_table, describe_table)),
+}
 
 
 def make_exhibits() -> dict[str, Exhibit]:
     """All exhibits by name, in the order of the paper."""
-    exhibits: list[Exhibit] = [PaperTableExhibit(name) for name in read_published().tables]
-    figures = (DistributionExhibit(), ImbalanceExhibit(), KnobsExhibit())
-    exhibits += [*figures, TimeExhibit(), OrderingsExhibit()]
+    tables = [PaperTableExhibit(name) for name in read_published().tables]
+    figures = (MethodExhibit(), DistributionExhibit(), ImbalanceExhibit(), KnobsExhibit())
+    exhibits: list[Exhibit] = [ParametersExhibit(), *tables, *figures]
+    exhibits += [TimeExhibit(), OrderingsExhibit()]
     return {exhibit.name: exhibit for exhibit in exhibits}
 
 
@@ -51,6 +65,7 @@ def list_exhibits(library: Library) -> Table:
         parts = list(dict.fromkeys(part for source in exhibit.sources() for part in source.parts))
         here = [part for part in parts if library.has(part)]
         state = "all here" if len(here) == len(parts) else f"{len(here)} of {len(parts)} here"
+        state = state if parts else "needs none"
         by_dataset: dict[str, list[str]] = {}
         for part in parts:
             by_dataset.setdefault(part.dataset, []).append(part.backbone)
@@ -78,7 +93,10 @@ def publish(
     reports = []
     for exhibit in exhibits:
         report = annotate(exhibit.report(ledger), ledger.library)
-        pictures = DRAWINGS[report.name](report) if drawing and report.name in DRAWINGS else {}
+        pictures = {}
+        if drawing and report.name in DRAWINGS:
+            draw, describe = DRAWINGS[report.name]
+            pictures, report = draw(report), replace(report, picture=describe(report))
         write_report(ledger.folder, report, pictures, command=command)
         reports.append(report)
     write_folder_page(ledger.folder)
@@ -93,4 +111,5 @@ def write_folder_page(folder: Path) -> None:
         for each in found
         if (path := folder / f"{each['name']}.svg").is_file()
     }
-    write_file(folder / PAGE, write_page(found, pictures).encode())
+    files = sorted(path.name for path in folder.iterdir())
+    write_file(folder / PAGE, write_page(found, pictures, files).encode())

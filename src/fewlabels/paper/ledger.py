@@ -6,7 +6,7 @@ An interrupted run continues where it stopped.
 import json
 import os
 import platform
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import groupby
@@ -81,6 +81,7 @@ class Ledger:
     n_episodes: int = 10_000
     seed: int = 0
     device: str = "auto"
+    stored: bool = False  # take cells that other versions of the code measured as well
     on_progress: Callable[[int], object] | None = None
     cells: dict[str, Measurement] = field(init=False)
     code: str = field(init=False)  # digest of the code that measures
@@ -88,15 +89,25 @@ class Ledger:
     def __post_init__(self) -> None:
         self.cells = _read_cells(self.folder / CELLS)
         self.code = digest_code()
+        if self.stored:
+            self.cells = {self._key_of(cell): cell for cell in self.cells.values()}
 
     def key(self, experiment: Experiment) -> str:
         """Sixteen hex digits that name all that the accuracy of a cell depends on."""
         method, source = experiment.method, experiment.source
-        settings = {knob: str(value) for knob, value in method.settings.items()}
-        what = [self.library.load(source).fingerprint, method.name, str(method.pipeline), settings]
+        what = [self.library.load(source).fingerprint, method.name, str(method.pipeline)]
         episodes = [experiment.n_way, experiment.n_shot, experiment.queries, experiment.draws]
-        how = [*episodes, self.seed, self.n_episodes]
-        return short_hash(json.dumps([self.code, what, how], sort_keys=True).encode())
+        return self._hash(what, method.settings, [*episodes, self.seed, self.n_episodes])
+
+    def _key_of(self, cell: Measurement) -> str:
+        """The key that a measured cell would have, had this code measured it."""
+        what = [cell["features"]["fingerprint"], cell["method"], cell["pipeline"]]
+        episodes = [cell[name] for name in ("n_way", "n_shot", "queries", "draws")]
+        return self._hash(what, cell["settings"], [*episodes, cell["seed"], cell["n_episodes"]])
+
+    def _hash(self, what: list[str], settings: Mapping[str, Any], how: list[Any]) -> str:
+        named = [*what, {knob: str(value) for knob, value in settings.items()}]
+        return short_hash(json.dumps([self.code, named, how], sort_keys=True).encode())
 
     def find(self, experiment: Experiment) -> Measurement | None:
         """The measured cell, None where its features are not here or it was not measured."""
@@ -113,8 +124,12 @@ class Ledger:
         Ctrl-C loses only the group that was being measured.
         """
         for group in group_experiments(self.to_measure(experiments)):
-            for each, result in zip(group, self._evaluate(group), strict=True):
-                self.cells[self.key(each)] = {**result.to_dict(), "machine": machine()}
+            results = self._evaluate(group)
+            keys = [self.key(each) for each in group]
+            # Cells of an older code are replaced.
+            kept = {key: cell for key, cell in self.cells.items() if self._key_of(cell) not in keys}
+            found = ({**result.to_dict(), "machine": machine()} for result in results)
+            self.cells = kept | dict(zip(keys, found, strict=True))
             write_file(self.folder / CELLS, to_json(self.cells))
 
     def _evaluate(self, group: Sequence[Experiment]) -> list[EvaluationResult]:

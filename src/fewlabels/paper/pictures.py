@@ -1,28 +1,27 @@
-"""What all drawings of tables and figures share: heading, style of panels, small files."""
+"""What all drawings of tables and figures share: files that are small and have real text."""
 
 import io
 import re
 from typing import Any
 
 from fewlabels.evaluation.plots import render
-from fewlabels.paper.report import Report, label
 
 COLORS = 192  # of the palette of a PNG file: enough for flat colors with smooth edges
-HEADING = {"fontsize": 8.5, "x": 0.01, "ha": "left", "linespacing": 1.35}
-
-
-def set_heading(figure: Any, report: Report, *lines: str) -> None:
-    """The exhibit's name, the given lines, and how the features of ours were made."""
-    name = f"{label(report.name)}: {report.title}"
-    made = report.data.get("features_note", "")
-    figure.suptitle("\n".join(filter(None, [name, *lines, made])), **HEADING)
+REAL_TEXT: Any = {  # instead of outlines of letters: text that can be searched and copied
+    "svg.fonttype": "none",
+    "pdf.fonttype": 42,
+}
+FONTS = "font-family: 'DejaVu Sans', Verdana, sans-serif"
 
 
 def finish(figure: Any) -> dict[str, bytes]:
-    """The bytes of a "png" and an "svg" file, made small because a repository keeps them."""
+    """The bytes of a "png", an "svg" and a "pdf" file, small because a repository keeps them."""
+    from matplotlib import rc_context
+
     png = _shrink_png(render(figure, "png"))
     figure.set_layout_engine("none")  # the panels are in place
-    return {"png": png, "svg": _shrink_svg(render(figure, "svg"))}
+    with rc_context(REAL_TEXT):
+        return {"png": png, "svg": _shrink_svg(render(figure, "svg")), "pdf": render(figure, "pdf")}
 
 
 def _shrink_png(content: bytes) -> bytes:
@@ -48,4 +47,5 @@ def _shrink_svg(content: bytes) -> bytes:
     text = re.sub(r"(?<![\d.])([1-9]\d*\.\d\d)\d+", r"\1", text)
     text = re.sub(r'<g id="[^"]*"', "<g", text)  # nothing refers to groups
     text = re.sub(r">\s+<", "><", text)
+    text = text.replace("font-family: 'DejaVu Sans'", FONTS)  # the first that the reader has
     return re.sub(r"\s+", " ", text).strip().encode() + b"\n"

@@ -75,6 +75,8 @@ class PaperFigure:
 class Published:
     """All numbers that the paper prints."""
 
+    parameters: Mapping[str, Any]  # Table 1: title, caption, and rows of texts
+    illustration: Mapping[str, Any]  # Figure 1: title, caption, and steps in words
     tables: Mapping[str, PaperTable]
     figures: Mapping[str, PaperFigure]
     time_caption: str
@@ -92,6 +94,8 @@ def read_published() -> Published:
         files("fewlabels.paper").joinpath("published.toml").read_text(encoding="utf-8")
     )
     return Published(
+        parameters=content["parameters"],
+        illustration=content["illustration"],
         tables={
             name: PaperTable(each["title"], each["caption"], tuple(map(_row, each["rows"])))
             for name, each in content["tables"].items()

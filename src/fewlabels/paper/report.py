@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from fewlabels.errors import FileFormatError
 from fewlabels.evaluation.folder import to_json
 from fewlabels.evaluation.results import versions
-from fewlabels.evaluation.tables import NONE, Table, interval, to_markdown
+from fewlabels.evaluation.tables import NONE, Table, interval, to_latex, to_markdown
 from fewlabels.io.files import write_file
 from fewlabels.paper.ledger import Experiment, Ledger, Measurement
 from fewlabels.paper.library import FeatureSource, Library
@@ -30,6 +30,7 @@ class Report:
     notes: tuple[str, ...] = ()
     data: Mapping[str, Any] = field(default_factory=dict)  # JSON: what figures are drawn from
     sources: tuple[FeatureSource, ...] = ()  # the features that our numbers were measured on
+    picture: str = ""  # what the drawing shows, for a caption
 
 
 class Exhibit(Protocol):
@@ -96,11 +97,14 @@ def describe_run(ledger: Ledger, *, draws: str = "authors'") -> str:
 def write_report(
     folder: Path, report: Report, pictures: Mapping[str, bytes], *, command: str
 ) -> None:
-    """Write the JSON, the Markdown and the drawings of an exhibit."""
+    """Write the JSON, the Markdown, the LaTeX and the drawings of an exhibit."""
     found = {**asdict(report), "command": command, "commit": commit(), "versions": versions()}
     write_file(folder / f"{report.name}.json", to_json(found))
     lines = [to_markdown(report.table), *(f"- {note}" for note in report.notes)]
-    pointer = [f"\n![{report.title}]({report.name}.svg)"] if "svg" in pictures else []
+    write_file(folder / f"{report.name}.tex", f"{to_latex(report.table)}\n".encode())
+    pointer = []
+    if "svg" in pictures:
+        pointer = [f"\n![{report.title}]({report.name}.svg)", f"\n{report.picture}"]
     text = "\n".join([lines[0], "", *lines[1:], *pointer]).rstrip() + "\n"
     write_file(folder / f"{report.name}.md", text.encode())
     for suffix, content in pictures.items():

@@ -54,9 +54,14 @@ class PaperTableExhibit:
         def kind(row: Row) -> tuple[str, str | None]:
             return row.dataset, row.setting if among_rivals else row.features if several else ""
 
-        sections = [[_words(row, ledger) for row in same] for _, same in groupby(rows, key=kind)]
         shots = (word for n in SHOTS for word in (f"{n}-shot paper", "ours", "difference"))
-        header = ("dataset", "method", "backbone", *shots)
+        with_setting = len({row.setting for row in rows}) > 1
+        setting = ("setting",) if with_setting else ()
+        header = ("dataset", *setting, "method", "backbone", *shots)
+        sections = [
+            [_words(row, ledger, with_setting=with_setting) for row in same]
+            for _, same in groupby(rows, key=kind)
+        ]
         sources = sources_here(self.experiments(ledger.library), ledger.library)
         run = describe_run(ledger) if sources else "published only, no features here"
         caption = f"{run}; {NONE}: a method of another paper, or no such row in the paper"
@@ -82,8 +87,9 @@ def _ours(row: Row, n_shot: int, ledger: Ledger) -> Measurement | None:
     return find_recorded(ledger.library.artifacts, row, n_shot)
 
 
-def _words(row: Row, ledger: Ledger) -> tuple[str, ...]:
-    cells = [DATASETS[row.dataset], row.method, row.backbone]
+def _words(row: Row, ledger: Ledger, *, with_setting: bool) -> tuple[str, ...]:
+    cells = [DATASETS[row.dataset], *([row.setting] if with_setting else [])]
+    cells += [row.method, row.backbone]
     for n_shot in SHOTS:
         published = row.published.get(n_shot)
         ours = _ours(row, n_shot, ledger)

@@ -25,6 +25,7 @@ const post = (path, body) =>
 // ---- states: the server tells what differs from the last state that this page has
 
 const PERCENT = 10; // confidences are in thousandths, their changes in hundredths
+const FIRST_STEP = "#".charCodeAt(0); // a character per item: no change, -1, 1, -2, ...
 
 let known; // whole
 export const keep = (state) => (known = state);
@@ -34,18 +35,23 @@ function complete(answer, since) {
   if (answer?.since === undefined) return answer; // nothing new, or all of it
   const place = since.classes.map((name) => answer.classes.indexOf(name));
   const labels = since.labels.map((way) => (way < 0 ? way : place[way]));
-  const [confidence, marks] = [[...since.confidence], [...since.marks]];
-  patch(labels, answer.labels, (_, way) => way);
-  patch(confidence, answer.confidence, (last, more) => last + PERCENT * more);
-  patch(marks, answer.marks, (_, mark) => String(mark));
+  const confidence = since.confidence.map((last, i) => last + PERCENT * step(answer.confidence, i));
+  const marks = [...since.marks];
+  patch(labels, answer.labels);
+  patch(marks, answer.marks, String);
   const outliers = answer.outliers ?? since.outliers.filter(([item]) => marks[item] === "0");
   return { ...answer, labels, confidence, marks, outliers };
 }
 
 // Rows come as distances, each from the one before.
-function patch(values, [steps, told], update) {
+function patch(values, [steps, told], write = (value) => value) {
   let row = 0;
-  steps.forEach((step, i) => (values[(row += step)] = update(values[row], told[i])));
+  steps.forEach((step, i) => (values[(row += step)] = write(told[i])));
+}
+
+function step(text, i) {
+  const code = text.charCodeAt(i) - FIRST_STEP;
+  return code % 2 ? -(code + 1) / 2 : code / 2;
 }
 
 async function change(path, body) {
@@ -59,6 +65,7 @@ export async function getState() {
   return complete(await ask(`/api/state?since=${since.version}`), since);
 }
 export const about = (items) => post("/api/about", { items });
+export const places = () => ask("/api/map");
 export const similar = (item) => ask(`/api/similar/${item}`);
 export const decide = (items, label, mark = null) => change("/api/decide", { items, label, mark });
 export const confirm = (items, labels) => change("/api/confirm", { items, labels });

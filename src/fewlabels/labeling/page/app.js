@@ -4,6 +4,7 @@ import * as api from "./api.js";
 import "./drag.js";
 import { confirm, confirmSection, labelAs, redo, relabel, removeLabels, setMark, setState, trouble, undo, watch } from "./decisions.js";
 import { candidates, currentSection, focus, grid, inspect, isLarge, namesNew, relayout, resize } from "./display.js";
+import { fitMap, openMap, setLasso, stepOnMap, zoomMap } from "./map.js";
 import { $, Palette, isMeant, toast } from "./panels.js";
 import { acting, className, count, largePicture, mine, outliers, page, views } from "./shared.js";
 
@@ -19,8 +20,10 @@ const palette = new Palette((label) => labelAs(label));
 function setView(name) {
   page.view = name;
   page.selected.clear();
+  page.lasso = null;
   $("grid").scrollTop = 0;
   page.focused = null;
+  if (name === "map") openMap();
   relayout();
   focus(page.layout.order[0]);
 }
@@ -48,12 +51,14 @@ function sortOtherwise() {
 function clear() {
   if (isLarge()) enlarge(false);
   else if (page.selected.size) page.selected.clear();
+  else if (page.lasso) return setLasso(null);
   else if (page.filter) return setFilter("");
   else if (page.view === "like") return setView("class");
   relayout();
 }
 
 function goToClass(way) {
+  if (page.view === "map") return setLasso(page.project.names.map((_, item) => item).filter((item) => page.state.labels[item] === way), { select: false });
   if (page.view !== "class") {
     page.view = "class";
     relayout();
@@ -131,7 +136,7 @@ function enlarge(on = !isLarge()) {
   for (const part of document.querySelectorAll(".top, .rail, main")) part.inert = on;
   zoom(false);
   inspect();
-  if (!on) $("grid").focus({ preventScroll: true });
+  if (!on) toGrid();
   else $("picture-button").focus();
 }
 
@@ -200,6 +205,12 @@ async function renameClass() {
 
 // ---- keys
 
+const scale = (step) => (page.view === "map" ? zoomMap(step) : resize(step));
+function move({ key, shiftKey }) {
+  if (document.activeElement === $("map-canvas")) focus(stepOnMap(key), { toggle: shiftKey });
+  else focus(page.layout.step(page.focused, key), { extend: shiftKey });
+}
+
 const KEYS = {
   Enter: (event) => (event.shiftKey ? confirmCurrent() : confirmOrName()),
   " ": () => focus(page.focused ?? page.layout.order[0], { toggle: true }),
@@ -221,15 +232,16 @@ const KEYS = {
   "?": () => $("help").showModal(),
   o: () => enlarge(),
   d: () => $("download").click(),
-  "+": () => resize(1),
-  "=": () => resize(1),
-  "-": () => resize(-1),
+  p: () => setView(page.view === "map" ? "class" : "map"),
+  "+": () => scale(1),
+  "=": () => scale(1),
+  "-": () => scale(-1),
   "[": () => jump(-1),
   "]": () => jump(1),
   Escape: clear,
 };
 const MOVES = ["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "Home", "End"];
-for (const key of MOVES) KEYS[key] = (event) => focus(page.layout.step(page.focused, key), { extend: event.shiftKey });
+for (const key of MOVES) KEYS[key] = move;
 for (let digit = 1; digit <= 9; digit++) KEYS[digit] = () => pickDigit(digit);
 const REPEATED = [...MOVES, "+", "=", "-", "[", "]"]; // a key that is held down decides only once
 const lettersOn = () => localStorage.getItem(LETTERS) !== "off";
@@ -268,7 +280,7 @@ document.addEventListener("keydown", (event) => {
     event.preventDefault();
     if (event.repeat && !REPEATED.includes(letter)) return;
     act(event);
-    if (letter !== "/" && letter !== "?" && !isLarge()) $("grid").focus({ preventScroll: true });
+    if (letter !== "/" && letter !== "?" && !isLarge()) toGrid();
     return;
   }
   event.preventDefault();
@@ -276,7 +288,11 @@ document.addEventListener("keydown", (event) => {
 
 // ---- clicks: the grid gets the focus back, so that the next key acts on the picture
 
-const toGrid = () => $("grid").focus({ preventScroll: true });
+// The map, if it is shown and the pictures below it do not have the focus already.
+function toGrid() {
+  const onMap = page.view === "map" && (!page.lasso || document.activeElement !== $("grid"));
+  $(onMap ? "map-canvas" : "grid").focus({ preventScroll: true });
+}
 function onClick(id, act) {
   $(id).addEventListener("click", (event) => {
     act(event);
@@ -325,6 +341,9 @@ onClick("pinned-confirm", once(() => confirmCurrent()));
 onClick("pinned-all", once(() => confirmCurrent(true)));
 onClick("rename", () => openClass(currentSection()?.title));
 onClick("sort", sortOtherwise);
+onClick("map-in", () => zoomMap(1));
+onClick("map-out", () => zoomMap(-1));
+onClick("map-fit", fitMap);
 onClick("start", () => setView("check"));
 onClick("outliers", () => setView("outliers"));
 onClick("picture-button", () => (isLarge() ? zoom() : enlarge(true)));

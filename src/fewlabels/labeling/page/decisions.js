@@ -21,7 +21,7 @@ export function follower(items) {
   const section = layout.sectionOf(items[0]);
   const start = layout.place.get(items[items.length - 1]) ?? -1;
   const open = (item) => !gone.has(item) && !mine(item) && !skipped(item);
-  const after = layout.order.slice(start + 1).find((item) => open(item) && (page.view !== "class" || layout.sectionOf(item) === section));
+  const after = layout.order.slice(start + 1).find((item) => open(item) && (!["class", "map"].includes(page.view) || layout.sectionOf(item) === section));
   return after ?? section?.items.find(open) ?? layout.order.slice(start + 1).find(open) ?? layout.order.find(open) ?? layout.order[start];
 }
 

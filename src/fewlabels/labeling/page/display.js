@@ -4,6 +4,7 @@ import * as api from "./api.js";
 import { follower } from "./decisions.js";
 import { Grid, element } from "./grid.js";
 import { Layout } from "./layout.js";
+import { drawMap, revealOnMap } from "./map.js";
 import { $, color, percent, showCandidates, showClasses, showHistory, showOutliers, showPicture, showProgress } from "./panels.js";
 import { byName, matches, sections } from "./sections.js";
 import { acting, beginning, className, doubtful, largePicture, mark, mine, none, number, outliers, page, picture, skipped } from "./shared.js";
@@ -70,6 +71,7 @@ export function relayout({ keep } = {}) {
   grid.canvas.style.height = `${layout.total}px`;
   if (page.focused !== null && offset !== null) grid.hold(page.focused, offset);
   grid.show(layout);
+  if (page.focused === null) $("grid").removeAttribute("aria-activedescendant");
   $("empty").hidden = layout.order.length > 0;
   $("empty").textContent = emptyWords();
   showAround();
@@ -118,9 +120,12 @@ function showAround() {
   showOutliers(nOutliers, page.view === "outliers");
   showClasses(byName().filter((way) => counts[way].all || !page.filter), counts, current?.way);
   document.body.classList.toggle("in-outliers", page.view === "outliers");
+  document.body.classList.toggle("on-map", page.view === "map");
+  document.body.classList.toggle("on-whole-map", onWholeMap());
   document.querySelector('[data-view="begin"]').hidden = !beginning() && page.view !== "begin";
   for (const tab of document.querySelectorAll("[data-view]")) {
     tab.setAttribute("aria-selected", tab.dataset.view === page.view);
+    tab.setAttribute("aria-controls", "pictures");
     tab.tabIndex = tab.dataset.view === (["outliers", "like"].includes(page.view) ? "class" : page.view) ? 0 : -1;
   }
   inspect();
@@ -138,13 +143,17 @@ function onMissing(item) {
   missing = setTimeout(relayout, DETAILS);
 }
 
+// On the map the pictures are below it only after a lasso.
+const onWholeMap = () => page.view === "map" && !page.lasso;
+
 // The bar is about the section of the image in focus, or the one at the top if that is out of sight.
 function showBar() {
   const last = current;
-  const section = (current = (grid.inSight(page.focused) ? page.layout.sectionOf(page.focused) : null) ?? above);
+  const section = (current = (onWholeMap() || grid.inSight(page.focused) ? page.layout.sectionOf(page.focused) : null) ?? above);
   const { open = [], sure = [] } = section ?? {};
   const ofClass = section?.way !== undefined;
-  if ($("pinned-title").textContent !== (section?.title ?? "")) $("pinned-title").textContent = section?.title ?? ""; // announced
+  const title = section?.title ?? "No images";
+  if ($("pinned-title").textContent !== title) $("pinned-title").textContent = title; // announced
   $("pinned-swatch").hidden = !ofClass;
   if (ofClass) $("pinned-swatch").style.background = color(section.way);
   const first = section?.key === "none";
@@ -169,6 +178,7 @@ export function inspect() {
   const { state, project } = page;
   const items = acting();
   const item = page.focused ?? items[0] ?? null;
+  drawMap();
   const several = items.length > 1;
   $("inspector").hidden = item === null;
   if (item === null) return;
@@ -292,6 +302,7 @@ export function focus(item, { extend = false, toggle = false } = {}) {
   $("grid").setAttribute("aria-activedescendant", `tile-${item}`);
   grid.reveal(item);
   grid.render(true);
+  revealOnMap(item);
   inspect();
 }
 

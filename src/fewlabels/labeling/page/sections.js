@@ -17,7 +17,7 @@ function place(item) {
   return places.get(item);
 }
 const inOrder = (a, b) => (page.byName ? place(a) - place(b) : page.state.confidence[a] - page.state.confidence[b] || a - b);
-const VIEWS = { begin: kinds, class: byClass, check: toCheck, yours, outliers: noClass, like: alike };
+const VIEWS = { begin: kinds, class: byClass, check: toCheck, yours, outliers: noClass, like: alike, map: onMap };
 
 export function sections() {
   const items = page.project.names.map((_, item) => item).filter(matches);
@@ -82,6 +82,11 @@ function byClass(items) {
   const rank = new Map(state.suggested.map((item, i) => [item, i]));
   rest.sort((a, b) => (rank.get(a) ?? Infinity) - (rank.get(b) ?? Infinity) || a - b);
   return [section("none", "Not labelled yet", rest), ...found];
+}
+
+function onMap(items) {
+  const inside = page.lasso ? items.filter((item) => page.lasso.has(item)) : items;
+  return [...byClass(inside), section("none-of-these", "None of these", inside.filter(none))];
 }
 
 // way is the number of a class: only sections of a class can be confirmed together.
