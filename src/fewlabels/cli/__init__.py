@@ -11,6 +11,7 @@ from typer import Option
 
 from fewlabels import __version__
 from fewlabels.cli.arguments import option_names, to_options
+from fewlabels.cli.check import check_command
 from fewlabels.cli.console import EXIT_INTERRUPTED, say
 from fewlabels.cli.data import data_app
 from fewlabels.cli.doctor import doctor_command
@@ -59,6 +60,7 @@ app.command("label", cls=GroupedCommand)(label_command)
 app.command("next", cls=GroupedCommand)(next_command)
 app.command("serve", cls=GroupedCommand)(serve_command)
 app.command("predict", cls=GroupedCommand)(predict_command)
+app.command("check")(check_command)
 app.command("extract")(extract_command)
 app.command("doctor")(doctor_command)
 app.command("evaluate", cls=MethodCommand)(evaluate_command)

@@ -102,3 +102,4 @@ def serve_command(
         serve(session, port=port, on_ready=ready)
     finally:
         session.close()
+    say("Stopped; every decision is kept.")

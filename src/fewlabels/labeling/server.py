@@ -25,6 +25,7 @@ from urllib.parse import parse_qs
 import torch
 import uvicorn
 from fastapi import FastAPI, Path, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware.gzip import GZipMiddleware
@@ -32,6 +33,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fewlabels.errors import FewLabelsError, InputError
+from fewlabels.labeling.connections import PromptProtocol, raise_limit
 from fewlabels.labeling.outputs import LabelRow, to_csv, to_label_studio, to_parquet
 from fewlabels.labeling.project import PORT, THUMBNAILS, TOKEN
 from fewlabels.labeling.session import Session
@@ -123,6 +125,13 @@ def make_app(session: Session, *, token: str, port: int) -> FastAPI:
     @app.exception_handler(FewLabelsError)
     def refuse(_: Request, error: Exception) -> Response:
         return _json({"error": str(error)}, status=422)
+
+    @app.exception_handler(RequestValidationError)
+    def refuse_request(_: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        return _json({"error": f"{where} is wrong: {first['msg']}."}, status=422)
 
     @app.get("/")
     def page() -> Response:
@@ -227,7 +236,8 @@ def make_app(session: Session, *, token: str, port: int) -> FastAPI:
 
 def _json(content: Any, *, status: int = 200) -> Response:
     return Response(
-        json.dumps(content, separators=(",", ":"), ensure_ascii=False),
+        # half a surrogate pair, which JSON allows, is no text
+        json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace"),
         status,
         media_type="application/json",
     )
@@ -311,6 +321,10 @@ def bind(port: int) -> socket.socket:
     return listener
 
 
+def _number(text: str | None) -> int:
+    return int(text) if text and text.isdecimal() else 0
+
+
 def bind_again(port: int) -> socket.socket:
     """A socket on the port of the last time, or on any free one if that is taken."""
     try:
@@ -331,13 +345,14 @@ def serve(session: Session, *, port: int | None = None, on_ready: Callable[[str]
     torch.set_num_threads(1)
     journal = session.project.journal
     kept = journal.about
-    listener = bind_again(int(kept.get(PORT, 0))) if port is None else bind(port)
+    listener = bind_again(_number(kept.get(PORT))) if port is None else bind(port)
     token, port = kept.get(TOKEN) or secrets.token_urlsafe(24), listener.getsockname()[1]
     journal.describe({TOKEN: token, PORT: str(port)})
     app = make_app(session, token=token, port=port)
     server = uvicorn.Server(
         uvicorn.Config(
             app,
+            http=PromptProtocol,
             log_level="warning",
             access_log=False,
             server_header=False,
@@ -345,7 +360,8 @@ def serve(session: Session, *, port: int | None = None, on_ready: Callable[[str]
             lifespan="off",
         )
     )
-    listener.listen(128)
+    raise_limit()
+    listener.listen(1024)
     on_ready(f"http://{HOST}:{port}/?token={token}")
     try:
         server.run(sockets=[listener])
