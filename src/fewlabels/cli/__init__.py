@@ -3,6 +3,7 @@
 Heavy imports live inside the commands, so that `fewlabels --help` is instant and needs no torch.
 """
 
+import errno
 from typing import Annotated, Any
 
 import typer
@@ -40,6 +41,12 @@ class Commands(typer.core.TyperGroup):
             command = self.get_command(ctx, ctx.invoked_subcommand or "")
             names = {} if command is None else option_names(command)
             say(f"fewlabels: {to_options(str(error), names) if names else error}")
+            raise typer.Exit(EXIT_BAD_INPUT) from error
+        except OSError as error:  # a full or read-only disk, a folder that is gone
+            if error.errno == errno.EPIPE or not error.strerror:
+                raise
+            where = error.filename or "a file"
+            say(f"fewlabels: {where} cannot be read or written ({error.strerror}).")
             raise typer.Exit(EXIT_BAD_INPUT) from error
         except KeyboardInterrupt:
             say("fewlabels: interrupted.")

@@ -17,6 +17,7 @@ from fewlabels.io.words import first_line
 
 NAME_CHARACTERS = 32  # of the file's name kept in the temporary one, so that it never gets too long
 TEMPORARY = ".fewlabels"  # the end of the names of temporary files: no other program uses it
+HELD = f".lock{TEMPORARY}"  # in a folder that a process writes to
 CHECKED_BYTES = 32  # of SHA-256
 UNPACKED_BYTES = 1 << 28  # of a packed file: so much is always read
 UNPACKED_RATIO = 100  # times the size of a packed file: features seldom pack to a tenth
@@ -140,6 +141,25 @@ def make_folder(path: Path) -> Path:
     except OSError as error:
         raise unwritable(path, error) from error
     return path
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Let one process at a time write into a folder, which is made; another one is refused."""
+    path = make_folder(folder) / HELD
+    try:
+        file = path.open("ab")
+    except OSError as error:
+        raise unwritable(folder, error) from error
+    with file:
+        if not try_lock(file):
+            raise InputError(
+                f"another process is writing to {folder}. Wait for it, or choose another folder."
+            )
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
 
 
 def unwritable(path: Path, error: Exception, *, way_out: str = CHOOSE_ANOTHER) -> InputError:
