@@ -16,6 +16,7 @@ UPSTREAM = {  # folder or file: what it may import, besides those and itself
     "devices": {"errors"},
     "unpickle": set(),
     "blanks": set(),
+    "__main__": {"cli"},
     "data": {"unpickle"},
     "backbones": set(),
     "preprocess": set(),

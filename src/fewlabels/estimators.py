@@ -427,6 +427,7 @@ def _validate(
     directed = UNIT in pipeline.steps
     least = 2 if reset and directed else 1  # features: one has no direction
     how = {"dtype": (np.float64, np.float32), "ensure_min_features": least, "order": "C"}
+    X = X.detach().cpu().numpy() if isinstance(X, torch.Tensor) else X  # noqa: N806
     x = validate_data(estimator, X, reset=reset, **how)
     if pipeline.positive_only and (x < 0).any():
         rows = name_rows(np.flatnonzero((x < 0).any(axis=1)))

@@ -5,8 +5,10 @@ that does so. `Rows` prepares the rows of one collection once, for many fits whi
 `fit` and `classify` are for arrays; `Fitted` labels later rows and can be kept in a file.
 """
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -30,6 +32,9 @@ from fewlabels.preprocess import Pipeline
 DEFAULT_METHOD = "map"  # of arrays
 FOLDER_METHOD = "folder"  # of a folder that a person labels
 OLD_MODEL_METHOD = "map-folder"  # of model files from before methods had names
+if hasattr(os, "register_at_fork"):
+    # Threads do not survive a fork, and the child would wait for them for ever.
+    os.register_at_fork(after_in_child=partial(torch.set_num_threads, 1))
 MODEL = Container(
     key="ptmap_model",
     version=1,
@@ -385,7 +390,7 @@ def classify(
 def as_matrix(x: ArrayLike, name: str) -> Tensor:
     """A (rows, features) tensor of float32 or float64 from anything array-like, or an error."""
     try:
-        array = np.asarray(x)
+        array = np.asarray(x.detach().cpu() if isinstance(x, Tensor) else x)
     except ValueError:
         raise InputError(f"{name} must be a matrix, got rows of different lengths.") from None
     if array.dtype == object or not (np.issubdtype(array.dtype, np.number) or array.dtype == bool):

@@ -23,9 +23,32 @@ def load_plain(data: bytes, *, where: str, holds: str) -> Any:
     """Read a pickle of any protocol, also from Python 2, that holds only plain data."""
     try:
         # Python 2 pickled array data as str; latin1 maps its bytes one to one.
-        return _without_stand_ins(_PlainUnpickler(BytesIO(data), encoding="latin1").load())
+        content = _PlainUnpickler(BytesIO(data), encoding="latin1").load()
+        check_unfolded(content, len(data))
+        return _without_stand_ins(content)
     except Exception as error:  # damaged bytes raise errors of any class
         raise unreadable(where, error, holds=holds) from error
+
+
+def check_unfolded(content: Any, n_bytes: int) -> None:
+    """Refuse lists in lists that share items until they have more items than the file has bytes.
+
+    A file names each item with at least one byte. Lists that hold another list ten times, nine
+    deep, have 10^9 items in 200 bytes.
+    """
+    sizes: dict[int, int] = {}
+
+    def size(value: Any) -> int:
+        if not isinstance(value, dict | list | tuple):
+            return 1
+        if id(value) not in sizes:
+            sizes[id(value)] = n_bytes + 1  # of a list that holds itself
+            inside = value.values() if isinstance(value, dict) else value
+            sizes[id(value)] = 1 + sum(map(size, inside))
+        return sizes[id(value)]
+
+    if size(content) > n_bytes:
+        raise pickle.UnpicklingError("its lists share items until they are larger than the file")
 
 
 class _Dtype:

@@ -182,7 +182,18 @@ def test_a_header_that_begins_like_a_pickle_is_no_pickle(path):
     assert load_backbone(path).provenance == provenance
 
 
-def test_a_file_of_an_older_version_is_read_and_written_to_the_same_bytes(tmp_path):
+def without_digest(path):
+    """The header but for its digest, and the bytes of the tensors."""
+    content = path.read_bytes()
+    start = 8 + int.from_bytes(content[:8], "little")
+    found = json.loads(content[8:start])
+    (known,) = found.pop("__metadata__").values()
+    header = json.loads(known)
+    header.pop("digest", None)
+    return found, header, content[start:]
+
+
+def test_a_file_of_an_older_version_is_read_and_written_with_a_digest_more(tmp_path):
     path = Path(__file__).parents[2] / "artifacts" / "cifar-fs" / "conv4" / "backbone.safetensors"
     saved = load_backbone(path)
     save_backbone(
@@ -193,4 +204,4 @@ def test_a_file_of_an_older_version_is_read_and_written_to_the_same_bytes(tmp_pa
         transform=saved.transform,
         provenance=saved.provenance,
     )
-    assert (tmp_path / "x.safetensors").read_bytes() == path.read_bytes()
+    assert without_digest(tmp_path / "x.safetensors") == without_digest(path)

@@ -184,6 +184,17 @@ def test_metadata_of_others_or_of_the_future(tmp_path, metadata, message):
     assert str(path) in str(caught.value)
 
 
-def test_a_file_of_an_older_version_is_read_and_written_to_the_same_bytes(tmp_path):
+def without_digest(path):
+    """The header but for its digest, and the bytes of the tensors."""
+    content = path.read_bytes()
+    start = 8 + int.from_bytes(content[:8], "little")
+    found = json.loads(content[8:start])
+    (known,) = found.pop("__metadata__").values()
+    header = json.loads(known)
+    header.pop("digest", None)
+    return found, header, content[start:]
+
+
+def test_a_file_of_an_older_version_is_read_and_written_with_a_digest_more(tmp_path):
     FeatureSet.load(FILE).save(tmp_path / "x.safetensors", encoding="root8")
-    assert (tmp_path / "x.safetensors").read_bytes() == FILE.read_bytes()
+    assert without_digest(tmp_path / "x.safetensors") == without_digest(FILE)

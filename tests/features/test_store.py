@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,8 +16,8 @@ from hypothesis import strategies as st
 from fewlabels.errors import InputError
 from fewlabels.features import FeatureStore
 from fewlabels.features.recipe import FeatureRecipe
-from fewlabels.features.shards import ABANDONED_SECONDS
 from fewlabels.features.store import default_root
+from fewlabels.io.locks import lock
 
 RECIPE = FeatureRecipe(
     backbone="conv4",
@@ -231,19 +230,18 @@ def test_a_disk_that_takes_nothing_is_a_warning(store):
     assert_holds(store, set())
 
 
-def test_what_a_dead_process_left_is_swept(store):
+def test_what_a_dead_process_left_is_swept_and_what_a_living_one_writes_is_not(store):
     put(store, [1])
-    old, young = (
-        store.root / RECIPE.key / f".shard-x.safetensors.{name}"
+    dead, alive = (
+        store.root / RECIPE.key / f".shard-x.safetensors.{name}.fewlabels"
         for name in ("01234567", "89abcdef")
     )
-    for path in (old, young):
-        path.touch()
-    before = time.time() - ABANDONED_SECONDS - 1
-    os.utime(old, (before, before))
-    put(store, [2])
-    assert not old.exists()
-    assert young.exists()  # it may be another process's, at work
+    dead.touch()
+    with alive.open("wb") as file:
+        lock(file)
+        put(store, [2])
+    assert not dead.exists()
+    assert alive.exists()
     assert_holds(store, {1, 2})
 
 

@@ -2,7 +2,6 @@ import os
 import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -12,11 +11,14 @@ from fewlabels.io.files import (
     check_apart,
     check_suffix,
     check_writable,
+    copy_file,
     make_folder,
+    read_checked,
     reading,
     remove_temporaries,
     require_file,
     unwritable,
+    write_checked,
     write_file,
 )
 
@@ -112,16 +114,18 @@ def test_a_folder_is_not_a_file_to_write(tmp_path):
 
 def test_only_stale_temporary_files_of_the_name_are_removed(tmp_path):
     long = "x" * 60
-    left = [".state.pt.0a1b2c3d", f".{long[:32]}.00000000"]
+    left = [
+        ".state.pt.0a1b2c3d",
+        ".state.pt.0a1b2c3d.fewlabels",
+        f".{long[:32]}.00000000.fewlabels",
+    ]
     others = ["state.pt", ".state.pt.bak", ".state.pt.0a1b2c3d4", ".git", "b.00000000", long]
+    others += [".theirs.00000000", "b.00000000.fewlabels"]
     for name in (*left, *others):
         (tmp_path / name).touch()
     (tmp_path / ".folder.00000000").mkdir()
-    assert [path.name for path in remove_temporaries(tmp_path, "state.pt")] == left[:1]
-    assert remove_temporaries(tmp_path, older_than=3600) == []
-    old = time.time() - 7200
-    os.utime(tmp_path / left[1], (old, old))
-    assert [path.name for path in remove_temporaries(tmp_path, older_than=3600)] == left[1:]
+    assert [path.name for path in remove_temporaries(tmp_path, "state.pt")] == left[:2]
+    assert [path.name for path in remove_temporaries(tmp_path)] == left[2:]
     assert names(tmp_path) == sorted([*others, ".folder.00000000"])
     assert remove_temporaries(tmp_path / "nowhere") == []
 
@@ -138,6 +142,48 @@ def test_a_killed_write_leaves_a_file_that_is_found_again(tmp_path):
     assert path.name not in names(tmp_path)
     assert len(remove_temporaries(tmp_path, path.name)) == 1
     assert names(tmp_path) == []
+
+
+def test_the_next_write_removes_what_a_killed_one_left(tmp_path):
+    (tmp_path / ".a.csv.00000000.fewlabels").touch()
+    write_file(tmp_path / "a.csv", b"x")
+    assert names(tmp_path) == ["a.csv"]
+
+
+def test_a_file_that_is_being_written_is_not_taken_for_abandoned(tmp_path):
+    path = tmp_path / "a.csv"
+
+    def write_another_meanwhile(file):
+        file.write(b"first")
+        assert remove_temporaries(tmp_path) == []
+        write_file(path, b"second")
+
+    write_file(path, write_another_meanwhile)
+    assert path.read_bytes() == b"first"
+    assert names(tmp_path) == ["a.csv"]
+
+
+def test_a_copy_keeps_its_times_and_is_there_whole_or_not_at_all(tmp_path):
+    source, target = tmp_path / "a.jpg", tmp_path / "b.jpg"
+    source.write_bytes(b"picture")
+    os.utime(source, (1e9, 1e9))
+    copy_file(source, target)
+    assert (target.read_bytes(), target.stat().st_mtime) == (b"picture", 1e9)
+    with pytest.raises(OSError):
+        copy_file(tmp_path, tmp_path / "c.jpg")  # a folder cannot be read
+    assert names(tmp_path) == ["a.jpg", "b.jpg"]
+
+
+def test_a_checked_file_that_is_damaged_counts_as_missing(tmp_path):
+    path = tmp_path / "picture"
+    write_checked(path, b"pixels")
+    assert read_checked(path) == b"pixels"
+    data = path.read_bytes()
+    for damaged in (data[:-1], data[:10], b"", data[:-1] + b"S", b"\0" + data[1:]):
+        path.write_bytes(damaged)
+        assert read_checked(path) is None
+    path.unlink()
+    assert read_checked(path) is None
 
 
 def test_a_suffix_is_checked_under_the_name_given():

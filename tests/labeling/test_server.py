@@ -237,7 +237,7 @@ def test_thumbnails_are_small_kept_and_tagged(client, folder):
     first = client.get("/thumbnail/3")
     assert Image.open(io.BytesIO(first.content)).size == (224, 224)
     assert first.headers["content-type"] == "image/webp"
-    assert len(list(folder.glob("thumbnails/*/*.webp"))) == 1
+    assert len(list(folder.glob("thumbnails/*/*"))) == 1
     assert client.get("/thumbnail/3").content == first.content
     assert (
         client.get("/thumbnail/3", headers={"If-None-Match": first.headers["etag"]}).status_code

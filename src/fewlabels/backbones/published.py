@@ -15,6 +15,7 @@ from fewlabels.backbones.layout import S2M2_CONTAINER, SIMPLESHOT_CONTAINER
 from fewlabels.backbones.registry import BACKBONES
 from fewlabels.backbones.saved import SavedBackbone, find_differences, name_differences
 from fewlabels.errors import FileFormatError
+from fewlabels.io.files import check_zip
 
 CONTAINERS = (S2M2_CONTAINER, SIMPLESHOT_CONTAINER)
 COUNTER = "num_batches_tracked"  # of batch norms: old files lack it, features do not depend on it
@@ -52,6 +53,7 @@ def read_published(path: Path, *, name: str | None) -> SavedBackbone:
 def _open_pickle(path: Path) -> tuple[Mapping[str, Tensor], str | None]:
     """The weights by name, and the entry of the file that holds them; None for the file itself."""
     try:
+        check_zip(path)
         content = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:  # torch's message suggests an unsafe way to load it
         raise FileFormatError(

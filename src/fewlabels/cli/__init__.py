@@ -3,6 +3,7 @@
 Heavy imports live inside the commands, so that `fewlabels --help` is instant and needs no torch.
 """
 
+import errno
 from typing import Annotated, Any
 
 import typer
@@ -11,6 +12,7 @@ from typer import Option
 
 from fewlabels import __version__
 from fewlabels.cli.arguments import option_names, to_options
+from fewlabels.cli.check import check_command
 from fewlabels.cli.console import EXIT_INTERRUPTED, say
 from fewlabels.cli.data import data_app
 from fewlabels.cli.doctor import doctor_command
@@ -40,6 +42,12 @@ class Commands(typer.core.TyperGroup):
             names = {} if command is None else option_names(command)
             say(f"fewlabels: {to_options(str(error), names) if names else error}")
             raise typer.Exit(EXIT_BAD_INPUT) from error
+        except OSError as error:  # a full or read-only disk, a folder that is gone
+            if error.errno == errno.EPIPE or not error.strerror:
+                raise
+            where = error.filename or "a file"
+            say(f"fewlabels: {where} cannot be read or written ({error.strerror}).")
+            raise typer.Exit(EXIT_BAD_INPUT) from error
         except KeyboardInterrupt:
             say("fewlabels: interrupted.")
             raise typer.Exit(EXIT_INTERRUPTED) from None
@@ -63,6 +71,7 @@ app.command("serve", cls=GroupedCommand, short_help="Check and correct labels on
 app.command("predict", cls=GroupedCommand, short_help="Label new images with a saved model.")(
     predict_command
 )
+app.command("check", short_help="Verify a project, and repair it.")(check_command)
 app.command("extract", short_help="Compute features of images.")(extract_command)
 app.command("doctor")(doctor_command)
 app.command("evaluate", cls=MethodCommand, short_help="Measure the accuracy of methods.")(

@@ -164,15 +164,16 @@ def print_table(table: "Table") -> None:
     shown = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 0, 0, 1))
     for name in table.header:
         text = name in TEXT_COLUMNS
-        shown.add_column(name, justify="left" if text else "right", no_wrap=not text)
+        side = "left" if text else "right"
+        shown.add_column(name, justify=side, no_wrap=not text, overflow="fold")
     for section in table.sections:
         for row in section:
             ends = row is section[-1] and section is not table.sections[-1]
             shown.add_row(*row, end_section=ends)
     console = Console()
-    if not console.is_terminal:
-        needed = console.measure(shown, options=console.options.update(width=WIDEST)).maximum
-        console.width = max(console.width, needed)
+    needed = console.measure(shown, options=console.options.update(width=WIDEST))
+    # A terminal folds words; one that is too narrow for the words breaks lines, which hides nothing
+    console.width = max(console.width, needed.minimum if console.is_terminal else needed.maximum)
     console.print(table.title, style="bold", highlight=False)
     console.print(shown)
     console.print(table.caption, style="dim", highlight=False)

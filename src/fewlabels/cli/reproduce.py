@@ -65,7 +65,7 @@ def reproduce_command(
     fewlabels reproduce all --artifacts artifacts --output results
     """
     from fewlabels.evaluation.plots import can_draw
-    from fewlabels.io.files import make_folder
+    from fewlabels.io.files import held
     from fewlabels.paper.exhibits import (
         PAGE,
         all_experiments,
@@ -103,22 +103,23 @@ def reproduce_command(
             raise typer.Exit(EXIT_NOTHING_FOUND)
         drawing = can_draw(plot)
         how: Any = {"n_episodes": episodes, "seed": seed, "device": device, "stored": stored}
-        ledger = Ledger(make_folder(output), library, **how)
-        waiting = ledger.to_measure(experiments)
-        try:
-            with progress_bar("reproduce", episodes * len(waiting)) as ledger.on_progress:
-                ledger.measure(waiting)
-        except KeyboardInterrupt:
-            done = len(waiting) - len(ledger.to_measure(waiting))
-            end_interrupted(
-                f"{done} of {len(waiting)} new cells are kept in {output}; "
-                "the same command continues from there."
-            )
-        for report in publish(exhibits, ledger, drawing=drawing, command=command_line()):
-            print_table(report.table)
-            for note in report.notes:
-                typer.echo(f"  {note}")
-            typer.echo()
+        with held(output):
+            ledger = Ledger(output, library, **how)
+            waiting = ledger.to_measure(experiments)
+            try:
+                with progress_bar("reproduce", episodes * len(waiting)) as ledger.on_progress:
+                    ledger.measure(waiting)
+            except KeyboardInterrupt:
+                done = len(waiting) - len(ledger.to_measure(waiting))
+                end_interrupted(
+                    f"{done} of {len(waiting)} new cells are kept in {output}; "
+                    "the same command continues from there."
+                )
+            for report in publish(exhibits, ledger, drawing=drawing, command=command_line()):
+                print_table(report.table)
+                for note in report.notes:
+                    typer.echo(f"  {note}")
+                typer.echo()
         kinds = "JSON, Markdown, LaTeX and pictures" if drawing else "JSON, Markdown and LaTeX"
         written = ", ".join(exhibit.name for exhibit in exhibits)
         say(f"Written to {output}: {PAGE}, and {kinds} of {written}")

@@ -117,6 +117,7 @@ def serve_command(
         serve(session, port=port, host=host, on_ready=ready)
     finally:
         session.close()
+    say("Stopped; every decision is kept.")
 
 
 def draw_qr(text: str) -> str:

@@ -1,5 +1,7 @@
 """`fewlabels train`: train a backbone on base classes."""
 
+import os
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -80,6 +82,7 @@ def train_command(
 
     fewlabels train cifar-fs --dataset cifar-fs --recipe protonet --output runs/p --evaluate novel
     """
+    from fewlabels.io.files import held
     from fewlabels.training.episodic import EpisodicRecipe, load_recipe
     from fewlabels.training.progress import reporting
     from fewlabels.training.run import train_backbone
@@ -116,7 +119,9 @@ def train_command(
         base_set, val_set = read(images, None), None if val is None else read(val, None)
     else:
         base_set, val_set = read(images, "base"), read(images, "val")
+    first = os.environ.get("RANK", "0") == "0"  # of the processes that train together
     with (
+        held(output) if first else nullcontext(),
         saying_warnings(),
         reporting(output, say, tensorboard=tensorboard) as on_epoch,
         ExtractionBar() as bar,

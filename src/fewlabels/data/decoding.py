@@ -6,6 +6,7 @@ transparency   blended with white: the color of transparent pixels is arbitrary,
                because they have no agreed range
 animation      the first frame
 size           more pixels than Pillow's MAX_IMAGE_PIXELS are an error, not a warning
+formats        only those of photographs: Pillow's other readers start programs, or are little used
 """
 
 from io import BytesIO
@@ -17,6 +18,7 @@ from PIL import Image, UnidentifiedImageError
 from fewlabels.errors import FileFormatError
 from fewlabels.io.words import first_line
 
+FORMATS = ("JPEG", "PNG", "BMP", "DIB", "WEBP", "GIF", "TIFF")
 ORIENTATION = 0x0112  # the EXIF tag
 UPRIGHT = {  # the operation that undoes each orientation; 1 is upright
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -52,7 +54,8 @@ def decode(file: Path | bytes, *, where: str, side: int | None = None) -> Image.
             quarter or an eighth of its size, in less time.
     """
     try:
-        with Image.open(BytesIO(file) if isinstance(file, bytes) else file) as image:
+        content = BytesIO(file) if isinstance(file, bytes) else file
+        with Image.open(content, formats=FORMATS) as image:
             _refuse_bomb(image)
             if side is not None:
                 image.draft(None, (side, side))
@@ -92,13 +95,16 @@ def _to_rgb(image: Image.Image) -> Image.Image:
 
 
 def _narrow(image: Image.Image) -> Image.Image:
-    values = np.asarray(image).astype(np.int64)
+    values = np.asarray(image)
     if values.min() < 0 or values.max() > WIDE_TOP:
         raise _RefusedError(
             f"its pixels are from {values.min()} to {values.max()}, not within 0 to {WIDE_TOP}; "
             "save it with 8 or 16 bits"
         )
-    return Image.fromarray(((values * 255 + WIDE_TOP // 2) // WIDE_TOP).astype(np.uint8))
+    narrow = np.empty(values.shape, np.uint8)
+    for row, wide in enumerate(values):  # row by row: an image may have 89 million pixels
+        narrow[row] = (wide.astype(np.int64) * 255 + WIDE_TOP // 2) // WIDE_TOP
+    return Image.fromarray(narrow)
 
 
 def _reason(error: Exception, file: Path | bytes) -> str:

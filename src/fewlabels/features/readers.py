@@ -13,12 +13,13 @@ from fewlabels.features import storage
 from fewlabels.features.feature_set import FeatureSet
 from fewlabels.features.labels import UNLABELLED
 from fewlabels.features.storage import Contents
-from fewlabels.io.files import reading, require_file
+from fewlabels.io.files import check_unpacked, check_zip, reading, require_file
 from fewlabels.io.words import listing
-from fewlabels.unpickle import load_plain
+from fewlabels.unpickle import check_unfolded, load_plain
 
 BLOCKS = (".npy", ".npz")  # formats whose rows may come without labels, in equal blocks
 PICKLE_HOLDS = "a pickled dict of class -> list of feature vectors"
+BYTES_PER_VALUE = 8  # of a parquet file in memory, at most, for numbers
 LABELS_HOLD = "the labels (N,), names or whole numbers"
 
 
@@ -107,10 +108,8 @@ def _read_npy(path: Path) -> Contents:
 
 
 def _read_npz(path: Path) -> Contents:
+    check_zip(path)  # a damaged entry name can hide the labels
     with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-        # A damaged entry name can hide the labels; testzip finds it or raises.
-        if "labels" not in arrays and (damaged := arrays.zip.testzip()):
-            raise ValueError(f"'{damaged}' is damaged")
         names = arrays["class_names"].tolist() if "class_names" in arrays else None
         return Contents(np.atleast_1d(arrays["features"]), arrays.get("labels"), names)
 
@@ -123,7 +122,14 @@ def _read_parquet(path: Path) -> Contents:
             "pyarrow", extra="parquet", purpose="Reading .parquet files"
         ) from None
     with path.open("rb") as file:
-        table = parquet.read_table(file)
+        about = parquet.read_metadata(file)
+        columns = [
+            group.column(i)
+            for group in map(about.row_group, range(about.num_row_groups))
+            for i in range(group.num_columns)
+        ]
+        check_unpacked(path, sum(BYTES_PER_VALUE * column.num_values for column in columns))
+        table = parquet.read_table(file, page_checksum_verification=True)
     embedding = table["embedding"]
     lengths = compute.unique(compute.list_value_length(embedding)).to_pylist()
     if len(lengths) != 1 or lengths[0] is None:
@@ -144,6 +150,10 @@ def _read_pt(path: Path) -> Contents:
     def to_numpy(value: Any) -> Any:
         if isinstance(value, torch.Tensor):
             plain = value.detach()
+            if plain.numel() > plain.untyped_storage().nbytes():
+                raise InputError(
+                    "the file must hold all numbers of its tensors, got repeated ones."
+                )
             # numpy has no bfloat16
             return (plain.float() if plain.dtype == torch.bfloat16 else plain).numpy()
         if isinstance(value, dict):
@@ -151,7 +161,9 @@ def _read_pt(path: Path) -> Contents:
         return [to_numpy(item) for item in value] if isinstance(value, list | tuple) else value
 
     try:
+        check_zip(path)
         content = torch.load(path, map_location="cpu", weights_only=True)
+        check_unfolded(content, path.stat().st_size)
     except pickle.UnpicklingError as error:  # torch's message suggests an unsafe way to load it
         raise InputError(
             "the file must hold only tensors and plain data, got other objects or damaged bytes."

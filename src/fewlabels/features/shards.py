@@ -22,7 +22,6 @@ from fewlabels.io.container import Container
 from fewlabels.io.files import remove_temporaries, write_file
 from fewlabels.io.stamps import DIGEST_BYTES, short_hash
 
-ABANDONED_SECONDS = 3600  # a temporary file of that age belongs to a process that was killed
 FORMAT = Container(
     key="ptmap_shard", version=None, holds="rows of a FeatureStore", way_out="Remove it."
 )
@@ -91,7 +90,7 @@ def write_shard(
     tensors = {"digests": held, "rows": np.ascontiguousarray(rows)}
     payload = FORMAT.pack(tensors, {"recipe": recipe_key})
     write_file(folder / _name(payload), payload)
-    remove_temporaries(folder, older_than=ABANDONED_SECONDS)
+    remove_temporaries(folder)
 
 
 def _name(payload: bytes) -> str:

@@ -3,8 +3,12 @@
 A safetensors file has tensors and a map of texts. The header is one JSON text in that map, because
 safetensors writes the keys of the map in random order: with one key, the same content always gives
 the same bytes.
+
+The header holds a digest of itself and of all tensors, so that damaged bytes are never used. Files
+written before there was one are read without that check.
 """
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,10 +17,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import safetensors
 
 from fewlabels.errors import FileFormatError
 from fewlabels.io.files import CHOOSE_ANOTHER, reading, write_file
+from fewlabels.io.stamps import DIGEST_BYTES
+
+DIGEST = "digest"  # in the header
 
 
 @dataclass(frozen=True)
@@ -43,7 +51,10 @@ class Container:
         """The bytes of a file; `header` gets the version added."""
         frameworks = {"numpy": "safetensors.numpy", "pt": "safetensors.torch"}  # imported when used
         version = {} if self.version is None else {"version": self.version}
-        text = json.dumps({**version, **header}, sort_keys=True)
+        header = {**version, **header}
+        if version:  # a kind without a version is checked by other means
+            header[DIGEST] = _digest(header, tensors)
+        text = json.dumps(header, sort_keys=True)
         save = import_module(frameworks[self.framework]).save
         return bytes(save(dict(tensors), metadata={self.key: text}))
 
@@ -61,7 +72,14 @@ class Container:
     def read(self, path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         """The header and all tensors of a file, or a FileFormatError that says what is wrong."""
         with reading(path, holds=self.holds), self.open(path) as (header, file):
-            return header, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+            known = header.pop(DIGEST, None)
+            if known is not None and known != _digest(header, tensors):
+                raise FileFormatError(
+                    f"{path} is damaged: its content does not match its digest. "
+                    "Write it or copy it again."
+                )
+            return header, tensors
 
     @contextmanager
     def open(self, path: Path) -> Iterator[tuple[dict[str, Any], Any]]:
@@ -88,3 +106,20 @@ def check_version(path: Path, version: int, newest: int) -> None:
             f"{path} has format version {version}, this fewlabels reads up to {newest}. "
             "Upgrade fewlabels."
         )
+
+
+def _digest(header: Mapping[str, Any], tensors: Mapping[str, Any]) -> str:
+    """32 hex digits that name a header and tensors with their names, types and shapes."""
+    total = hashlib.blake2b(json.dumps(header, sort_keys=True).encode(), digest_size=DIGEST_BYTES)
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        kind = str(tensor.dtype).removeprefix("torch.")
+        total.update(f"\0{name}\0{kind}\0{tuple(tensor.shape)}\0".encode())
+        if hasattr(tensor, "detach"):  # torch; numpy has no bfloat16
+            tensor = tensor.detach().cpu().contiguous().reshape(-1).view(dtype=_byte()).numpy()
+        total.update(np.ascontiguousarray(tensor).reshape(-1).view(np.uint8).data)
+    return total.hexdigest()
+
+
+def _byte() -> Any:
+    return import_module("torch").uint8

@@ -1,18 +1,26 @@
 """Files that are written completely or not at all, and one wording of errors of files."""
 
+import hashlib
 import os
 import re
 import secrets
-import time
+import shutil
+import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from fewlabels.errors import FewLabelsError, FileFormatError, InputError
+from fewlabels.io.locks import lock, try_lock
 from fewlabels.io.words import first_line
 
 NAME_CHARACTERS = 32  # of the file's name kept in the temporary one, so that it never gets too long
+TEMPORARY = ".fewlabels"  # the end of the names of temporary files: no other program uses it
+HELD = f".lock{TEMPORARY}"  # in a folder that a process writes to
+CHECKED_BYTES = 32  # of SHA-256
+UNPACKED_BYTES = 1 << 28  # of a packed file: so much is always read
+UNPACKED_RATIO = 100  # times the size of a packed file: features seldom pack to a tenth
 CHOOSE_ANOTHER = "Choose another path."
 
 
@@ -33,47 +41,94 @@ def write_file(
             False is for files that can be made again.
         way_out: The last sentence of the message when it fails.
     """
-    temporary = path.with_name(f".{path.name[:NAME_CHARACTERS]}.{secrets.token_hex(4)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("xb") as file:
+        with _temporary(path) as (temporary, file):
             if callable(content):
                 content(file)
             else:
                 file.write(content)
+            file.flush()
             if durable:
-                file.flush()
                 os.fsync(file.fileno())
-        temporary.replace(path)
+            _rename(temporary, file, path)
         if durable:
-            _sync_folder(path.parent)
+            sync_folder(path.parent)
     except OSError as error:
         raise unwritable(path, error, way_out=way_out) from error
+    remove_temporaries(path.parent, path.name)
+
+
+def copy_file(source: Path, target: Path) -> None:
+    """Copy a file with its times, so that `target` is complete or not there; OSError on failure."""
+    with _temporary(target) as (temporary, file), source.open("rb") as original:
+        shutil.copyfileobj(original, file)
+        file.flush()
+        shutil.copystat(source, temporary)
+        _rename(temporary, file, target)
+
+
+def _rename(temporary: Path, file: BinaryIO, path: Path) -> None:
+    if os.name == "nt":
+        file.close()  # an open file cannot be renamed there; elsewhere it stays locked until then
+    temporary.replace(path)
+
+
+@contextmanager
+def _temporary(path: Path) -> Iterator[tuple[Path, BinaryIO]]:
+    """A new file beside `path`, locked while it is open, and removed at the end if it is there."""
+    while True:
+        kept = path.name[:NAME_CHARACTERS]
+        temporary = path.with_name(f".{kept}.{secrets.token_hex(4)}{TEMPORARY}")
+        file = temporary.open("xb")
+        lock(file)
+        if temporary.exists():  # another process may have removed it before it was locked
+            break
+        file.close()
+    try:
+        with file:
+            yield temporary, file
     finally:
-        with suppress(OSError):  # where the parent is a file, there is nothing to remove
+        with suppress(OSError):
             temporary.unlink(missing_ok=True)
 
 
-def remove_temporaries(
-    folder: Path, name: str | None = None, *, older_than: float = 0.0
-) -> list[Path]:
+def remove_temporaries(folder: Path, name: str | None = None) -> list[Path]:
     """Remove the temporary files that killed processes left in a folder, and return their paths.
+
+    A file that a living process writes is locked, and stays.
 
     Args:
         name: Only temporary files of the file with this name; of all files if left out.
-        older_than: Seconds since the last write. Give enough where another process may be writing.
     """
-    kept = ".+" if name is None else re.escape(name[:NAME_CHARACTERS])
-    pattern = re.compile(rf"\.{kept}\.[0-9a-f]{{8}}", re.DOTALL)
+    kept, suffix = ".+", re.escape(TEMPORARY)
+    if name is not None:  # then also of former versions, whose names had no suffix
+        kept, suffix = re.escape(name[:NAME_CHARACTERS]), f"({suffix})?"
+    pattern = re.compile(rf"\.{kept}\.[0-9a-f]{{8}}{suffix}", re.DOTALL)
     removed = []
     with suppress(OSError):
         for path in sorted(folder.iterdir()):
             with suppress(OSError):  # another process was faster
-                found = pattern.fullmatch(path.name) and path.is_file()
-                if found and time.time() - path.stat().st_mtime >= older_than:
-                    path.unlink()
-                    removed.append(path)
+                if pattern.fullmatch(path.name) and path.is_file():
+                    with path.open("rb+") as file:
+                        if try_lock(file):
+                            path.unlink()
+                            removed.append(path)
     return removed
+
+
+def write_checked(path: Path, content: bytes) -> None:
+    """Write a file that can be made again, behind the digest of its content."""
+    write_file(path, hashlib.sha256(content).digest() + content, durable=False)
+
+
+def read_checked(path: Path) -> bytes | None:
+    """What `write_checked` wrote; None where it is missing or damaged."""
+    with suppress(OSError):
+        data = path.read_bytes()
+        digest, content = data[:CHECKED_BYTES], data[CHECKED_BYTES:]
+        return content if hashlib.sha256(content).digest() == digest else None
+    return None
 
 
 def make_folder(path: Path) -> Path:
@@ -86,6 +141,25 @@ def make_folder(path: Path) -> Path:
     except OSError as error:
         raise unwritable(path, error) from error
     return path
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Let one process at a time write into a folder, which is made; another one is refused."""
+    path = make_folder(folder) / HELD
+    try:
+        file = path.open("ab")
+    except OSError as error:
+        raise unwritable(folder, error) from error
+    with file:
+        if not try_lock(file):
+            raise InputError(
+                f"another process is writing to {folder}. Wait for it, or choose another folder."
+            )
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
 
 
 def unwritable(path: Path, error: Exception, *, way_out: str = CHOOSE_ANOTHER) -> InputError:
@@ -152,6 +226,28 @@ def reading(path: Path, *, holds: str) -> Iterator[None]:
         raise unreadable(path, error, holds=holds) from error
 
 
+def check_zip(path: Path) -> None:
+    """Refuse a zip file with a damaged entry or an unpacked size that is out of all proportion.
+
+    Checked by its checksums (CRC-32). A file that is no zip file passes: its reader refuses it.
+    """
+    if not zipfile.is_zipfile(path):
+        return
+    with zipfile.ZipFile(path) as archive:
+        check_unpacked(path, sum(entry.file_size for entry in archive.infolist()))
+        if (damaged := archive.testzip()) is not None:
+            raise ValueError(f"'{damaged}' is damaged")
+
+
+def check_unpacked(path: Path, n_bytes: int) -> None:
+    """Refuse a packed file whose content is both large and far larger than the file."""
+    if n_bytes > max(UNPACKED_BYTES, UNPACKED_RATIO * path.stat().st_size):
+        raise InputError(
+            f"the file must not grow more than {UNPACKED_RATIO} times when it is unpacked, "
+            f"got {n_bytes:,} bytes from {path.stat().st_size:,}. Save it without compression."
+        )
+
+
 def unreadable(where: Path | str, error: Exception, *, holds: str) -> FileFormatError:
     """The error for damaged bytes: where they are, what a parser said, and the way out.
 
@@ -171,7 +267,7 @@ def _is_same(one: Path, other: Path) -> bool:
     return one.exists() and other.exists() and one.samefile(other)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Flush the new name to the disk too; Windows and some network file systems cannot."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)

@@ -61,3 +61,25 @@ def split_names(text: str) -> list[str]:
     if os.path.exists(text):  # noqa: PTH110 - unlike Path.exists, it is False for any text
         return [text]
     return [name.strip() for name in text.split(JOIN)]
+
+
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")  # what spreadsheets take for a formula
+
+
+def escape_formula(text: str) -> str:
+    """A cell of a CSV file that no spreadsheet computes: an apostrophe before what looks like one.
+
+    >>> escape_formula("=1+1"), escape_formula("leek")
+    ("'=1+1", 'leek')
+    """
+    return f"'{text}" if text.lstrip("'").startswith(FORMULA_STARTS) else text
+
+
+def unescape_formula(cell: str) -> str:
+    """The text that `escape_formula` made a cell of.
+
+    >>> unescape_formula("'=1+1"), unescape_formula("'tis")
+    ('=1+1', "'tis")
+    """
+    escaped = cell.startswith("'") and cell.lstrip("'").startswith(FORMULA_STARTS)
+    return cell[1:] if escaped else cell

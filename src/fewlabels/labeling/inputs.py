@@ -60,7 +60,7 @@ class Inputs:
                 "a project must hold all its labelled images in one folder, got some from "
                 "elsewhere. Put them into the folder of photos, or give the labels as a CSV file."
             )
-        project = Project.create(
+        return Project.create(
             folder,
             FeatureSet.from_arrays(
                 items.features, [-1] * len(items), [], items.provenance, items.names
@@ -69,9 +69,8 @@ class Inputs:
             root=items.root,
             backbone=self.backbone,
             stamps=self.stamps,
+            labels=self.labels,
         )
-        project.import_labels(self.labels)
-        return project
 
 
 class Named(NamedTuple):

@@ -7,21 +7,31 @@
 
 Decisions are only added, or marked as undone. The label of an item is that of its last decision
 that was not undone. The decisions of one command or click are one batch, and are undone together.
+
+A plain-text copy beside it (text_copy.py) follows every change. A database that is damaged, or that
+lacks what the copy has, is refused; `fill` makes a new one from the copy.
 """
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from fewlabels.errors import FileFormatError
+from fewlabels.io.files import unwritable
+from fewlabels.io.words import first_line
+from fewlabels.labeling.text_copy import Change, Copied, Decision, TextCopy
 
 # Origins of a label. "confirmed": a person confirmed the model's labels of many items at once.
 # Such a label is no independent evidence of the model's accuracy.
 PERSON, IMPORT, MODEL, CONFIRMED = "person", "import", "model", "confirmed"
 NONE, SKIP = "none", "skip"  # marks: an item belongs to no class; the person cannot tell
+COPY = "decisions.jsonl"
+COPIED = ("title", "root", "backbone")  # facts that the copy has too
+NOT_KEPT = "The decision was not kept. Free some space, then decide again."
 APPLICATION_ID = 0x70746D70  # "ptmp", from the program's first name: marks our databases
 VERSION = 2
 DECISIONS = """
@@ -60,6 +70,11 @@ SELECT items.name, classes.name, origin, time, mark FROM decisions
 JOIN items ON items.id = item LEFT JOIN classes ON classes.id = class
 WHERE decisions.id IN (SELECT max(id) FROM decisions WHERE undone IS NULL GROUP BY item)
 """
+ALL = """
+SELECT batch, time, undone, items.name, classes.name, origin, mark, guesses.name FROM decisions
+LEFT JOIN items ON items.id = item LEFT JOIN classes ON classes.id = class
+LEFT JOIN classes AS guesses ON guesses.id = predicted ORDER BY decisions.id
+"""
 # Imports are not undone. The second is undone, and no later batch is valid.
 TO_UNDO = "SELECT max(batch) FROM decisions WHERE undone IS NULL AND origin != 'import'"
 TO_REDO = f"""
@@ -97,21 +112,73 @@ class Batch(NamedTuple):
 class Journal:
     """An open journal; every change is on the disk when its call returns."""
 
-    def __init__(self, path: Path) -> None:
-        self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=10)
+    def __init__(self, path: Path, *, write: bool = True) -> None:
+        self.path = path
+        self.copy = TextCopy(path.with_name(COPY))
         try:
-            self._prepare(path)
-        except sqlite3.DatabaseError as error:
-            self._db.close()
-            raise FileFormatError(
-                f"{path} is not a labelling project ({error}). Name the folder that fewlabels made."
-            ) from error
-        except FileFormatError:
-            self._db.close()
-            raise
+            self._db = self._connect(write=write)
+        except sqlite3.Error as error:
+            raise self._damaged(str(error)) from error
 
-    def _prepare(self, path: Path) -> None:
-        db = self._db
+    def _connect(self, *, write: bool) -> sqlite3.Connection:
+        if not write:
+            return self._connect_to_read()
+        db = self._open()
+        try:
+            fresh, version = self._identify(db)
+            db.execute("PRAGMA journal_mode = WAL")
+            # FULL: a person's decision is on the disk before the call returns.
+            db.execute("PRAGMA synchronous = FULL")
+            db.execute("PRAGMA foreign_keys = ON")
+            if fresh or version < VERSION:
+                with _transaction(db):
+                    for statement in (SCHEMA if fresh else FROM_VERSION_1).split(";\n"):
+                        db.execute(statement)
+                    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                    db.execute(f"PRAGMA user_version = {VERSION}")
+            copied = self.copy.read()
+            known = self._compare(db, copied)
+            if known == copied and copied.damaged_line is None:
+                self.copy.go_on_after(copied)
+            else:
+                self.copy.rewrite(_changes(known))
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def _connect_to_read(self) -> sqlite3.Connection:
+        copied = self.copy.read()  # first: another process may add to both meanwhile
+        try:
+            db = self._open("mode=ro")
+            db.execute("SELECT 1 FROM sqlite_master").fetchone()
+        except sqlite3.OperationalError:
+            # SQLite wants to write beside the file even to read it. On a read-only disk nothing
+            # changes, and the file alone has everything if there is no write-ahead log.
+            if self.path.with_name(f"{self.path.name}-wal").exists():
+                raise
+            db = self._open("immutable=1")
+        try:
+            fresh, version = self._identify(db)
+            if version < VERSION:
+                db.close()
+                return self._connect(write=True)  # carries it over
+            if fresh:
+                raise self._damaged("it is empty")
+            self._compare(db, copied)
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def _open(self, how: str = "mode=rwc") -> sqlite3.Connection:
+        address = f"file:{quote(str(self.path.absolute()))}?{how}"
+        return sqlite3.connect(
+            address, uri=True, isolation_level=None, check_same_thread=False, timeout=10
+        )
+
+    def _identify(self, db: sqlite3.Connection) -> tuple[bool, int]:
+        """Whether the database is empty, and its version; refused if it is not one of ours."""
         application, version = (
             db.execute(f"PRAGMA {name}").fetchone()[0]
             for name in ("application_id", "user_version")
@@ -119,49 +186,131 @@ class Journal:
         fresh = not db.execute("SELECT 1 FROM sqlite_master").fetchone()
         if not fresh and application != APPLICATION_ID:
             raise FileFormatError(
-                f"{path} is a database of another program, not a labelling project. "
+                f"{self.path} is a database of another program, not a labelling project. "
                 "Name another folder."
             )
         if version > VERSION:
             raise FileFormatError(
-                f"{path} is a project of version {version}, this fewlabels knows up to {VERSION}. "
-                "Upgrade fewlabels."
+                f"{self.path} is a project of version {version}, "
+                f"this fewlabels knows up to {VERSION}. Upgrade fewlabels."
             )
-        db.execute("PRAGMA journal_mode = WAL")
-        # FULL: a person's decision is on the disk before the call returns.
-        db.execute("PRAGMA synchronous = FULL")
-        db.execute("PRAGMA foreign_keys = ON")
-        if fresh or version < VERSION:
-            with self._change():
-                for statement in (SCHEMA if fresh else FROM_VERSION_1).split(";\n"):
-                    db.execute(statement)
-                db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-                db.execute(f"PRAGMA user_version = {VERSION}")
+        return fresh, version
+
+    def _compare(self, db: sqlite3.Connection, copied: Copied) -> Copied:
+        """What the database holds; refused if it is damaged or lacks what the copy has."""
+        found = db.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if found != "ok":
+            raise self._damaged(first_line(found))
+        about = {key: value for key, value in _ask(db, "SELECT * FROM about") if key in COPIED}
+        known = Copied([about] if about else [], digest=copied.digest)
+        for batch, time, undone, *decision in _ask(db, ALL):
+            known.batches.setdefault(batch, (time, []))[1].append(Decision(*decision))
+            if undone is not None:
+                known.undone[batch] = undone
+        for batch, decisions in copied.batches.items():
+            if known.batches.get(batch) != decisions:
+                raise self._damaged(f"decision {batch} is not the one that {COPY} has")
+        if copied.abouts:
+            # The copy is written first: it may be one ahead.
+            if about not in copied.abouts[-2:]:
+                raise self._damaged(f"title, folder or backbone are not those that {COPY} has")
+            known.abouts = copied.abouts if about == copied.abouts[-1] else [about]
+        return known
+
+    def _damaged(self, what: str) -> FileFormatError:
+        way = "Name the folder that fewlabels made."
+        if self.copy.path.is_file():
+            way = f"Rebuild it from {COPY}: `fewlabels check {self.path.parent} --repair`."
+        return FileFormatError(
+            f"{self.path} is not a labelling project, or damaged ({what}). {way}"
+        )
 
     def close(self) -> None:
         """Close the file; SQLite then moves the write-ahead log into it."""
         self._db.close()
 
+    def _ask(self, query: str, *values: object) -> list[Any]:
+        try:
+            return _ask(self._db, query, *values)
+        except sqlite3.DatabaseError as error:
+            raise self._damaged(str(error)) from error
+
     @contextmanager
     def _change(self) -> Iterator[None]:
         """All of a change or nothing; it takes the write lock first, so it cannot fail half way."""
-        self._db.execute("BEGIN IMMEDIATE")
         try:
-            yield
-        except BaseException:
-            self._db.execute("ROLLBACK")
+            with _transaction(self._db):
+                yield
+        except sqlite3.IntegrityError:
             raise
-        self._db.execute("COMMIT")
+        except sqlite3.OperationalError as error:  # a full or read-only disk, or a locked file
+            raise unwritable(self.path, error, way_out=NOT_KEPT) from error
+        except sqlite3.DatabaseError as error:
+            raise self._damaged(str(error)) from error
+
+    def _add_to_copy(self, change: Change) -> None:
+        if not self.copy.append(change):
+            self.copy.rewrite(_changes(self._compare(self._db, Copied())))
+
+    def fill(self, copied: Copied) -> None:
+        """Fill an empty journal with what a copy tells."""
+        with self._change():
+            for about in copied.abouts[-1:]:
+                self._describe(about)
+            for batch, (time, decisions) in copied.batches.items():
+                self._db.executemany(
+                    "INSERT OR IGNORE INTO items (name, stamp) VALUES (?, '')",
+                    [(each.item,) for each in decisions],
+                )
+                self._insert(batch, time, decisions, copied.undone.get(batch))
+
+    @property
+    def n_decisions(self) -> int:
+        """How many decisions were ever made, those undone included."""
+        ((n,),) = self._ask("SELECT count(*) FROM decisions")
+        return int(n)
+
+    def check(self) -> list[str]:
+        """What is wrong inside, in words; all that opening it checks is right already."""
+        found = [text for (text,) in self._ask("PRAGMA integrity_check")]
+        broken = self._ask("PRAGMA foreign_key_check")
+        links = [f"{table} names an unknown entry of {other}" for table, _, other, _ in broken]
+        return [*(text for text in found if text != "ok"), *dict.fromkeys(links)]
+
+    def _insert(
+        self, batch: int, time: str, decisions: Sequence[Decision], undone: str | None = None
+    ) -> None:
+        used = [*(each.label for each in decisions), *(each.predicted for each in decisions)]
+        self._db.executemany(
+            "INSERT OR IGNORE INTO classes (name) VALUES (?)",
+            [(label,) for label in dict.fromkeys(used) if label is not None],
+        )
+        self._db.executemany(
+            "INSERT INTO decisions (batch, item, class, origin, time, predicted, mark, undone) "
+            "VALUES (?, (SELECT id FROM items WHERE name = ?), "
+            "(SELECT id FROM classes WHERE name = ?), ?, ?, "
+            "(SELECT id FROM classes WHERE name = ?), ?, ?)",
+            [
+                (batch, each.item, each.label, each.origin, time, each.predicted, each.mark, undone)
+                for each in decisions
+            ],
+        )
 
     @property
     def about(self) -> dict[str, str]:
         """Facts about the project: folder, backbone, title."""
-        return dict(self._db.execute("SELECT key, value FROM about"))
+        return dict(self._ask("SELECT key, value FROM about"))
 
     def describe(self, about: Mapping[str, str]) -> None:
         """Store facts about the project."""
+        kept = {key: value for key, value in {**self.about, **about}.items() if key in COPIED}
+        if any(key in COPIED for key in about):
+            self._add_to_copy({"about": kept})
         with self._change():
-            self._db.executemany("INSERT OR REPLACE INTO about VALUES (?, ?)", about.items())
+            self._describe(about)
+
+    def _describe(self, about: Mapping[str, str]) -> None:
+        self._db.executemany("INSERT OR REPLACE INTO about VALUES (?, ?)", about.items())
 
     def add_items(self, stamps: Mapping[str, str]) -> None:
         """Add items by name; an item that exists gets the new stamp."""
@@ -175,12 +324,12 @@ class Journal:
     @property
     def stamps(self) -> dict[str, str]:
         """The stamp of each item's file when its features were computed."""
-        return dict(self._db.execute("SELECT name, stamp FROM items"))
+        return dict(self._ask("SELECT name, stamp FROM items"))
 
     @property
     def class_names(self) -> list[str]:
         """All classes ever used, in the order of first use."""
-        return [name for (name,) in self._db.execute("SELECT name FROM classes ORDER BY id")]
+        return [name for (name,) in self._ask("SELECT name FROM classes ORDER BY id")]
 
     def decide(
         self,
@@ -199,25 +348,13 @@ class Journal:
                 right.
             mark: "none" for items of no class, "skip" for items that the person cannot tell.
         """
-        time = _now()
-        with self._change():
-            batch = self._new_batch()
-            predicted = predicted or {}
-            used = [label for label in (*labels.values(), *predicted.values()) if label is not None]
-            self._db.executemany(
-                "INSERT OR IGNORE INTO classes (name) VALUES (?)",
-                [(label,) for label in dict.fromkeys(used)],
-            )
-            self._db.executemany(
-                "INSERT INTO decisions (batch, item, class, origin, time, predicted, mark) "
-                "VALUES (?, (SELECT id FROM items WHERE name = ?), "
-                "(SELECT id FROM classes WHERE name = ?), ?, ?, "
-                "(SELECT id FROM classes WHERE name = ?), ?)",
-                [
-                    (batch, name, label, origin, time, predicted.get(name), mark)
-                    for name, label in labels.items()
-                ],
-            )
+        predicted = predicted or {}
+        self._decide(
+            [
+                Decision(name, label, origin, mark, predicted.get(name))
+                for name, label in labels.items()
+            ]
+        )
 
     def relabel(self, old: str, new: str | None) -> list[str]:
         """Give all items of one class another label, or none, as one batch; returns their names.
@@ -225,27 +362,22 @@ class Journal:
         An imported label becomes the person's; labels confirmed at once stay what they are.
         """
         current = {name: each for name, each in self.current.items() if each.label == old}
-        with self._change():
-            batch, time = self._new_batch(), _now()
-            self._db.execute(
-                "INSERT OR IGNORE INTO classes (name) SELECT ? WHERE ? != ''", (new,) * 2
-            )
-            self._db.executemany(
-                "INSERT INTO decisions (batch, item, class, origin, time) "
-                "VALUES (?, (SELECT id FROM items WHERE name = ?), "
-                "(SELECT id FROM classes WHERE name = ?), ?, ?)",
-                [
-                    (batch, name, new, PERSON if each.origin == IMPORT else each.origin, time)
-                    for name, each in current.items()
-                ],
-            )
+        self._decide(
+            [
+                Decision(name, new, PERSON if each.origin == IMPORT else each.origin, None, None)
+                for name, each in current.items()
+            ]
+        )
         return list(current)
 
-    def _new_batch(self) -> int:
-        found: int = self._db.execute(
-            "SELECT coalesce(max(batch), 0) + 1 FROM decisions"
-        ).fetchone()[0]
-        return found
+    def _decide(self, decisions: Sequence[Decision]) -> None:
+        if not decisions:
+            return
+        time = _now()
+        with self._change():
+            ((batch,),) = self._ask("SELECT coalesce(max(batch), 0) + 1 FROM decisions")
+            self._insert(batch, time, decisions)
+        self._add_to_copy({"batch": batch, "time": time, "decisions": decisions})
 
     @property
     def to_undo(self) -> Batch | None:
@@ -258,14 +390,14 @@ class Journal:
         return self._batch(TO_REDO)
 
     def _batch(self, which: str) -> Batch | None:
-        (number,) = self._db.execute(which).fetchone()
+        ((number,),) = self._ask(which)
         if number is None:
             return None
-        rows = self._db.execute(
+        rows = self._ask(
             "SELECT classes.name, origin, mark FROM decisions "
             "LEFT JOIN classes ON classes.id = class WHERE batch = ?",
-            (number,),
-        ).fetchall()
+            number,
+        )
         labels = list(dict.fromkeys(label for label, *_ in rows if label is not None))
         return Batch(number, len(rows), labels, *rows[0][1:])
 
@@ -283,40 +415,37 @@ class Journal:
 
     def _mark_undone(self, which: str, expected: int | None, time: str | None) -> list[str]:
         with self._change():
-            (batch,) = self._db.execute(which).fetchone()
+            ((batch,),) = self._ask(which)
             if batch is None or expected not in (None, batch):
                 return []
-            names = [
-                name
-                for (name,) in self._db.execute(
-                    "SELECT name FROM decisions JOIN items ON items.id = item WHERE batch = ?",
-                    (batch,),
-                )
-            ]
+            names = self._ask(
+                "SELECT name FROM decisions JOIN items ON items.id = item WHERE batch = ?", batch
+            )
             self._db.execute("UPDATE decisions SET undone = ? WHERE batch = ?", (time, batch))
-        return names
+        self._add_to_copy({"undone": batch, "time": time})
+        return [name for (name,) in names]
 
     @property
     def current(self) -> dict[str, GivenLabel]:
         """The label of every item that has one, by name."""
         return {
             name: GivenLabel(label, origin, time)
-            for name, label, origin, time, _ in self._db.execute(CURRENT)
+            for name, label, origin, time, _ in self._ask(CURRENT)
             if label is not None
         }
 
     @property
     def marks(self) -> dict[str, str]:
         """The mark of every item that has one, "none" or "skip", by name."""
-        return {name: mark for name, *_, mark in self._db.execute(CURRENT) if mark is not None}
+        return {name: mark for name, *_, mark in self._ask(CURRENT) if mark is not None}
 
     def history(self, name: str) -> list[dict[str, str | None]]:
         """Every decision about an item, the oldest first."""
-        rows = self._db.execute(
+        rows = self._ask(
             "SELECT classes.name, origin, time, undone, mark FROM decisions "
             "JOIN items ON items.id = item LEFT JOIN classes ON classes.id = class "
             "WHERE items.name = ? ORDER BY decisions.id",
-            (name,),
+            name,
         )
         keys = ("label", "origin", "time", "undone", "mark")
         return [dict(zip(keys, row, strict=True)) for row in rows]
@@ -338,13 +467,37 @@ class Journal:
     @property
     def model_labels(self) -> dict[str, ModelLabel]:
         """The last labels of the model, by item name."""
-        rows = self._db.execute(
+        rows = self._ask(
             "SELECT items.name, classes.name, confidence, margin FROM model_labels "
             "JOIN items ON items.id = item JOIN classes ON classes.id = class"
         )
         return {
             name: ModelLabel(label, confidence, margin) for name, label, confidence, margin in rows
         }
+
+
+@contextmanager
+def _transaction(db: sqlite3.Connection) -> Iterator[None]:
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:  # SQLite ends it itself on some errors
+            db.execute("ROLLBACK")
+        raise
+
+
+def _ask(db: sqlite3.Connection, query: str, *values: object) -> list[Any]:
+    return db.execute(query, values).fetchall()
+
+
+def _changes(known: Copied) -> Iterator[Change]:
+    """The lines of a copy that tells the same."""
+    yield from ({"about": about} for about in known.abouts[-1:])
+    for batch, (time, decisions) in known.batches.items():
+        yield {"batch": batch, "time": time, "decisions": decisions}
+    yield from ({"undone": batch, "time": time} for batch, time in known.undone.items())
 
 
 def _now() -> str:

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from fewlabels.errors import FileFormatError, InputError
-from fewlabels.io.words import count, listing
+from fewlabels.io.words import count, listing, unescape_formula
 from fewlabels.labeling.journal import MODEL
 
 NAME_COLUMNS = ("path", "file_name", "filename", "file", "image", "name")
@@ -52,7 +52,7 @@ def read_labels(path: Path, names: Sequence[str], *, root: Path | None = None) -
         if origin == MODEL:  # a file that fewlabels wrote: a prediction is not a person's label
             predicted.append(line)
             continue
-        label = check_label(label, where=f"{path}, line {line}: ")
+        label = check_label(unescape_formula(label), where=f"{path}, line {line}: ")
         name = lookup.find(written)
         if name is None:
             unknown.append(f"line {line}: {written}")
@@ -212,19 +212,30 @@ class _Lookup:
     """Finds the name of an item by the path that a person wrote.
 
     The path may be relative to the folder, to the file of labels or to the current folder; it may
-    be absolute, have back slashes, or be only a file name that occurs once.
+    be absolute, have back slashes, or be only a file name that occurs once. A path that could mean
+    two items, and is the exact name of neither, is not found.
     """
 
     def __init__(self, names: Sequence[str], root: Path | None, *, beside: Path) -> None:
         self.root = root
         self.starts = (beside, Path())  # where relative paths may start, besides the folder itself
-        self.names = {_normal(name): name for name in names}
+        self.exact = set(names)
+        similar: dict[str, list[str]] = {}
         bare: dict[str, list[str]] = {}
-        for normal, name in self.names.items():
-            bare.setdefault(PurePosixPath(normal).name, []).append(name)
+        for name in names:
+            similar.setdefault(_normal(name), []).append(name)
+            bare.setdefault(PurePosixPath(_normal(name)).name, []).append(name)
+        # What may mean two items means none: ' a.jpg' and 'a.jpg' must be written exactly.
+        self.names = {normal: found[0] for normal, found in similar.items() if len(found) == 1}
         self.bare = {file: found[0] for file, found in bare.items() if len(found) == 1}
 
     def find(self, written: str) -> str | None:
+        for name in (written, unescape_formula(written)):
+            if name in self.exact:
+                return name
+        return self._find(unescape_formula(written))
+
+    def _find(self, written: str) -> str | None:
         wanted = _normal(written)
         found = self.names.get(wanted, self.bare.get(wanted))
         if found is not None or self.root is None:

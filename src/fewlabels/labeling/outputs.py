@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import re
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,10 +13,13 @@ from fewlabels.errors import InputError, MissingExtraError
 from fewlabels.io.files import (
     check_suffix,
     check_writable,
+    copy_file,
     make_folder,
+    remove_temporaries,
     unwritable,
     write_file,
 )
+from fewlabels.io.words import escape_formula
 from fewlabels.labeling.answer import Answer
 from fewlabels.labeling.collection import Collection
 from fewlabels.labeling.journal import MODEL, PERSON, GivenLabel
@@ -107,15 +109,21 @@ def make_rows(
 
 
 def to_csv(rows: Sequence[LabelRow], none_of_these: Sequence[float] | None = None) -> str:
-    """One line per row under the names of the columns; `none_of_these` becomes a last column."""
+    """One line per row under the names of the columns; `none_of_these` becomes a last column.
+
+    Texts that a spreadsheet would compute get an apostrophe in front, which `read_labels` removes.
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
+    cells = [
+        [escape_formula(each) if isinstance(each, str) else each for each in row] for row in rows
+    ]
     if none_of_these is None:
         writer.writerow(LabelRow._fields)
-        writer.writerows(rows)
+        writer.writerows(cells)
     else:
         writer.writerow((*LabelRow._fields, NONE))
-        writer.writerows((*row, none) for row, none in zip(rows, none_of_these, strict=True))
+        writer.writerows((*row, none) for row, none in zip(cells, none_of_these, strict=True))
     return text.getvalue()
 
 
@@ -152,7 +160,7 @@ def to_parquet(rows: Sequence[LabelRow], none_of_these: Sequence[float] | None =
     if none_of_these is not None:
         table = table.append_column(NONE, [none_of_these])
     buffer = io.BytesIO()
-    parquet.write_table(table, buffer)
+    parquet.write_table(table, buffer, write_page_checksum=True)
     return buffer.getvalue()
 
 
@@ -199,7 +207,7 @@ def file_into_folders(
     removed: 'a/1.jpg' and 'b/1.jpg' become '1.jpg' and '1-2.jpg'.
     """
     check_class_folders("link_to" if link else "copy_to", folder, collection.root)
-    place: Callable[[Path, Path], object] = _link if link else shutil.copy2
+    place: Callable[[Path, Path], object] = _link if link else copy_file
     folders = folder_names({row.label for row in rows if row.label})
     filed: set[Path] = set()
     for row, item in enumerate(rows):
@@ -215,7 +223,10 @@ def file_into_folders(
         except OSError as error:
             raise unwritable(target, error) from error
         filed.add(target)
-    inside = [path for each in folder.iterdir() if each.is_dir() for path in each.iterdir()]
+    class_folders = [each for each in folder.iterdir() if each.is_dir()]
+    for each in class_folders:
+        remove_temporaries(each)  # of a killed run
+    inside = [path for each in class_folders for path in each.iterdir()]
     return sum(path not in filed for path in inside)
 
 

@@ -1,15 +1,18 @@
 """A labelling project on disk: a folder that keeps all decisions, even after a crash.
 
 project.sqlite         the journal of decisions
+decisions.jsonl        its plain-text copy, from which `repair` rebuilds it
 features.safetensors   the features of the items
 thumbnails/            small pictures, made when first looked at; may be deleted
 lock                   held by the one process that may write
 """
 
 import os
-import sys
-from collections.abc import Mapping
-from contextlib import suppress
+import re
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, NamedTuple, Self
@@ -17,11 +20,13 @@ from typing import IO, NamedTuple, Self
 from fewlabels.data import ImageSet, read_images
 from fewlabels.errors import FileFormatError, InputError
 from fewlabels.features import FeatureSet
-from fewlabels.io.files import make_folder
+from fewlabels.io.files import TEMPORARY, make_folder, sync_folder, unwritable
+from fewlabels.io.locks import try_lock
 from fewlabels.io.stamps import Stamp
 from fewlabels.io.words import count
 from fewlabels.labeling.collection import Collection, Extraction
-from fewlabels.labeling.journal import IMPORT, GivenLabel, Journal
+from fewlabels.labeling.journal import COPY, IMPORT, GivenLabel, Journal
+from fewlabels.labeling.text_copy import read_copy
 
 DATABASE, FEATURES, THUMBNAILS, LOCK = (
     "project.sqlite",
@@ -30,6 +35,7 @@ DATABASE, FEATURES, THUMBNAILS, LOCK = (
     "lock",
 )
 ROOT, BACKBONE, TITLE, TOKEN, PORT = "root", "backbone", "title", "token", "port"  # in `about`
+READ_ONLY = "Copy the project to a place where you may write, or read it with `fewlabels label`."
 UNREAD = "unread "  # before the stamp of an image that could not be read
 
 
@@ -40,7 +46,7 @@ class Project:
         self.folder = folder
         self._lock = ProjectLock(folder / LOCK) if write else None
         try:
-            self.journal = Journal(folder / DATABASE)
+            self.journal = Journal(folder / DATABASE, write=write)
         except Exception:
             if self._lock is not None:
                 self._lock.release()
@@ -56,8 +62,12 @@ class Project:
         root: Path | None = None,
         backbone: str = "",
         stamps: Mapping[str, str] | None = None,
+        labels: Mapping[str, str] | None = None,
     ) -> Self:
         """Begin a project, open for writing.
+
+        It is made in a folder beside and renamed when it is complete: a process that is killed
+        leaves no half project.
 
         Args:
             folder: Where; must be new or empty.
@@ -66,15 +76,23 @@ class Project:
             root: The folder of the images, if the features are of images.
             backbone: Name of the backbone, to compute features of images that are added later.
             stamps: Of the images before their features were computed; the present ones if left out.
+            labels: To import, by item name.
         """
         check_place(folder, root)
-        project = cls(make_folder(folder), write=True)
-        about = {TITLE: title, BACKBONE: backbone}
-        project.journal.describe(about if root is None else {**about, ROOT: str(root.resolve())})
         if stamps is None:
             stamps = {} if root is None else stamps_of(read_images(root))
-        project.keep_features(features, stamps)
-        return project
+        about = {TITLE: title, BACKBONE: backbone}
+        about |= {} if root is None else {ROOT: str(root.resolve())}
+        with _new_folder(folder) as made:
+            with cls(made, write=True) as project:
+                project.journal.describe(about)
+                project.keep_features(features, stamps)
+                project.import_labels(labels or {})
+            with suppress(FileNotFoundError):
+                folder.rmdir()  # it is empty
+            made.rename(folder)
+        sync_folder(folder.parent)
+        return cls(folder, write=True)
 
     @classmethod
     def open(cls, folder: Path, *, write: bool = False) -> Self:
@@ -140,12 +158,22 @@ class Project:
         Args:
             images: What `list_images` found; listed now if left out.
         """
-        features = FeatureSet.load(self.folder / FEATURES)
+        features = self._load_features()
         collection = Collection.of_features(features, title=self.title)
         images = self.list_images() if images is None else images
         if images is None or self.root is None:
             return collection
         return collection.with_images(images, self.root)
+
+    def _load_features(self) -> FeatureSet:
+        try:
+            return FeatureSet.load(self.folder / FEATURES)
+        except FileFormatError as error:
+            if not self.backbone:
+                raise
+            raise FileFormatError(
+                f"{error} Or compute it again from the images: `fewlabels serve {self.folder}`."
+            ) from error
 
     def keep_features(self, features: FeatureSet, stamps: Mapping[str, str]) -> None:
         """Store features, and the stamps of all images, those that could not be read included."""
@@ -168,13 +196,41 @@ class Project:
         """Compute the features of images that were added or changed; returns remarks.
 
         Images that could not be read before are tried again. Images that are gone do not matter.
+        Features that are missing or damaged are computed again.
         """
-        known, stamps = self.journal.stamps, stamps_of(images)
-        if not self.backbone or all(known.get(name) == stamps[name] for name in stamps):
+        if not self.backbone:
             return []
+        known, stamps = self.journal.stamps, stamps_of(images)
+        if all(known.get(name) == stamps[name] for name in stamps):
+            with suppress(FileFormatError):
+                FeatureSet.load(self.folder / FEATURES)
+                return []
         features, remarks = replace(extraction, backbone=self.backbone)(images)
         self.keep_features(features, stamps)
         return remarks
+
+    @classmethod
+    def repair(cls, folder: Path) -> Path | None:
+        """Rebuild the journal from its plain-text copy; returns where the old one was put.
+
+        Features and pictures are not touched. Features that are damaged are computed again by
+        `refresh`.
+        """
+        if not (copied := read_copy(folder / COPY)).digest:
+            raise FileFormatError(
+                f"{folder / COPY} has nothing to rebuild the project from. Restore a backup of it."
+            )
+        with ProjectLock(folder / LOCK), _new_folder(folder / DATABASE) as made:
+            rebuilt = Journal(made / DATABASE)
+            rebuilt.fill(copied)
+            with suppress(FileFormatError):
+                names = Collection.of_features(FeatureSet.load(folder / FEATURES)).names
+                rebuilt.add_items(dict.fromkeys(set(names) - set(rebuilt.stamps), ""))
+            rebuilt.close()
+            aside = _put_aside(folder / DATABASE)
+            (made / DATABASE).rename(folder / DATABASE)
+            sync_folder(folder)
+        return aside
 
     def given(self, collection: Collection) -> dict[str, GivenLabel]:
         """The labels that a person or a file gave to the items of a collection, by name."""
@@ -224,6 +280,35 @@ class Imported(NamedTuple):
         return f"{count(self.n_new, 'label')} imported from {labels}{kept}."
 
 
+@contextmanager
+def _new_folder(path: Path) -> Iterator[Path]:
+    """A new folder beside `path`; removed at the end, as are those of killed ones."""
+    pattern = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{8}}{re.escape(TEMPORARY)}")
+    made = path.with_name(f".{path.name}.{secrets.token_hex(4)}{TEMPORARY}")
+    try:
+        for other in path.parent.iterdir() if path.parent.is_dir() else ():
+            if pattern.fullmatch(other.name):
+                with suppress(InputError), ProjectLock(other / LOCK):  # its process is gone
+                    shutil.rmtree(other, ignore_errors=True)
+        yield make_folder(made)
+    except OSError as error:
+        raise unwritable(path, error) from error
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def _put_aside(database: Path) -> Path | None:
+    """Rename a damaged database, and remove the files that SQLite keeps beside it."""
+    if not database.exists():
+        return None
+    names = (f"{database.name}.damaged-{number}" for number in range(1, 1000))
+    aside = next(path for path in map(database.with_name, names) if not path.exists())
+    for suffix in ("-wal", "-shm"):
+        database.with_name(database.name + suffix).unlink(missing_ok=True)
+    database.rename(aside)
+    return aside
+
+
 def check_place(folder: Path, root: Path | None) -> None:
     """Refuse a folder where no project of the images in `root` can begin."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -240,7 +325,7 @@ def check_place(folder: Path, root: Path | None) -> None:
 
 def is_project(folder: Path) -> bool:
     """Whether a folder is a labelling project."""
-    return (folder / DATABASE).is_file()
+    return (folder / DATABASE).is_file() or (folder / COPY).is_file()
 
 
 def stamps_of(images: ImageSet) -> dict[str, str]:
@@ -263,8 +348,11 @@ class ProjectLock:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._file: IO[str] = path.open("a+", encoding="utf-8")
-        if not _try_lock(self._file):
+        try:
+            self._file: IO[str] = path.open("a+", encoding="utf-8")
+        except OSError as error:
+            raise unwritable(path.parent, error, way_out=READ_ONLY) from error
+        if not try_lock(self._file):
             self._file.seek(0)
             holder = self._file.read(200).strip() or "another process"
             self._file.close()
@@ -272,35 +360,19 @@ class ProjectLock:
                 f"{path.parent} is open already ({holder}). "
                 "Use the page of that server, or stop it first."
             )
-        self._file.seek(0)
-        self._file.truncate()
-        self._file.write(f"process {os.getpid()}")
-        self._file.flush()
+        with suppress(OSError):  # a full disk: the lock holds without a name
+            self._file.seek(0)
+            self._file.truncate()
+            self._file.write(f"process {os.getpid()}")
+            self._file.flush()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
 
     def release(self) -> None:
         """Release the lock."""
-        self._file.close()
-
-
-if sys.platform == "win32":
-    import msvcrt
-
-    _LOCKED_BYTE = 1 << 30  # beyond the text, which other processes may then still read
-
-    def _try_lock(file: IO[str]) -> bool:
-        file.seek(_LOCKED_BYTE)
-        try:
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        return True
-
-else:
-    import fcntl
-
-    def _try_lock(file: IO[str]) -> bool:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return False
-        return True
+        with suppress(OSError):
+            self._file.close()

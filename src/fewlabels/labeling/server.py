@@ -28,6 +28,7 @@ from urllib.parse import parse_qs
 import torch
 import uvicorn
 from fastapi import Depends, FastAPI, Path, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware.gzip import GZipMiddleware
@@ -35,6 +36,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fewlabels.errors import FewLabelsError, InputError
+from fewlabels.labeling.connections import PromptProtocol, raise_limit
 from fewlabels.labeling.outputs import LabelRow, to_csv, to_label_studio, to_parquet
 from fewlabels.labeling.project import PORT, THUMBNAILS, TOKEN
 from fewlabels.labeling.session import Session
@@ -142,6 +144,13 @@ def make_app(session: Session, *, token: str, port: int, host: str = HOST) -> Fa
     @app.exception_handler(FewLabelsError)
     def refuse(_: Request, error: Exception) -> Response:
         return _json({"error": str(error)}, status=409 if isinstance(error, StaleError) else 422)
+
+    @app.exception_handler(RequestValidationError)
+    def refuse_request(_: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        return _json({"error": f"{where} is wrong: {first['msg']}."}, status=422)
 
     @app.get("/")
     def page() -> Response:
@@ -251,7 +260,8 @@ def make_app(session: Session, *, token: str, port: int, host: str = HOST) -> Fa
 
 def _json(content: Any, *, status: int = 200) -> Response:
     return Response(
-        json.dumps(content, separators=(",", ":"), ensure_ascii=False),
+        # half a surrogate pair, which JSON allows, is no text
+        json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace"),
         status,
         media_type="application/json",
     )
@@ -353,6 +363,10 @@ def bind(port: int, host: str = HOST) -> socket.socket:
     return listener
 
 
+def _number(text: str | None) -> int:
+    return int(text) if text and text.isdecimal() else 0
+
+
 def bind_again(port: int, host: str = HOST) -> socket.socket:
     """A socket on the port of the last time, or on any free one if that is taken."""
     try:
@@ -380,13 +394,14 @@ def serve(
     torch.set_num_threads(1)
     journal = session.project.journal
     kept = journal.about
-    listener = bind_again(int(kept.get(PORT, 0)), host) if port is None else bind(port, host)
+    listener = bind_again(_number(kept.get(PORT)), host) if port is None else bind(port, host)
     token, port = kept.get(TOKEN) or secrets.token_urlsafe(24), listener.getsockname()[1]
     journal.describe({TOKEN: token, PORT: str(port)})
     app = make_app(session, token=token, port=port, host=host)
     server = uvicorn.Server(
         uvicorn.Config(
             app,
+            http=PromptProtocol,
             log_level="warning",
             access_log=False,
             server_header=False,
@@ -394,7 +409,8 @@ def serve(
             lifespan="off",
         )
     )
-    listener.listen(128)
+    raise_limit()
+    listener.listen(1024)
     on_ready(f"http://{host}:{port}/?token={token}")
     try:
         server.run(sockets=[listener])

@@ -9,8 +9,8 @@ are shown.
 The page names items by row number, everything else names them by name.
 """
 
+import logging
 import secrets
-import sqlite3
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fewlabels.errors import InputError
+from fewlabels.errors import FewLabelsError, InputError
 from fewlabels.features import read_features
 from fewlabels.features.extraction import Progress
 from fewlabels.io.words import count
@@ -368,17 +368,24 @@ class Session:
                 self._stop.wait(PAUSE)
             if self._stop.is_set():
                 return
-            state = self._settle(self._state)
-            with self._lock:
-                if not state.settled or self._outdated(state):
-                    continue
-                with suppress(sqlite3.Error):  # the session does not need them
-                    self._keep(state)
-                state = self._state = replace(state, version=state.version + 1, changed=())
-            state = self._search(state)
-            with self._lock:
-                if state.searched and not self._outdated(state):
-                    self._state = replace(state, version=state.version + 1)
+            try:
+                self._answer()
+            except Exception:  # one answer that fails must not end those to later decisions
+                logging.getLogger(__name__).exception("The answer in the background failed.")
+
+    def _answer(self) -> None:
+        """Replace the state by one with the thorough answer, then by one with the outliers."""
+        state = self._settle(self._state)
+        with self._lock:
+            if not state.settled or self._outdated(state):
+                return
+            with suppress(FewLabelsError):  # the session does not need them
+                self._keep(state)
+            state = self._state = replace(state, version=state.version + 1, changed=())
+        state = self._search(state)
+        with self._lock:
+            if state.searched and not self._outdated(state):
+                self._state = replace(state, version=state.version + 1)
 
     def _keep(self, state: State) -> None:
         """Write the model's labels to the journal, for other programs to read."""

@@ -2,13 +2,14 @@
 
 import io
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 from PIL import Image, ImageOps
 
 from fewlabels.data.decoding import decode
 from fewlabels.errors import InputError
-from fewlabels.io.files import write_file
+from fewlabels.io.files import read_checked, write_checked
 from fewlabels.labeling.collection import Collection
 
 SIDE = 224  # pixels of the shorter side: 112 on a screen with two pixels per point
@@ -32,14 +33,13 @@ class Thumbnails:
         self._require(row)
         assert self.collection.images is not None
         tag = f"{self.collection.images.digest(row)}-{SIDE}-whole"
-        path = self.folder / tag[:2] / f"{tag}.webp"
-        try:
-            return path.read_bytes(), tag
-        except OSError:
-            pass
+        path = self.folder / tag[:2] / tag  # the digest comes first in the file: no picture file
+        if (known := read_checked(path)) is not None:
+            return known, tag
         with self._making:
             content = make_thumbnail(self._read(row, SIDE))
-        write_file(path, content)
+        with suppress(InputError):  # on a full disk it is made again next time
+            write_checked(path, content)
         return content, tag
 
     def preview(self, row: int, *, full: bool = False) -> bytes:

@@ -21,6 +21,7 @@ LEAST_POWER = 0.3  # the smallest that validation classes asked for
 EXPONENTIAL_SKEWNESS = 2.0  # of the exponential distribution
 LAPLACE_KURTOSIS = 3.0  # of the Laplace distribution, in excess of a Gaussian's
 MOST_VALUES = 1_000_000  # feature values that the moments are computed of
+LARGEST_VALUE = 1e70  # whose fourth power a float64 still holds
 POWER_STEP = 0.05  # between the powers that are tried; closer ones cannot be told apart
 
 
@@ -31,16 +32,23 @@ def skewness(x: Tensor) -> float:
     >>> round(skewness(torch.tensor([0.0, 0.0, 0.0, 1.0])), 4)
     1.1547
     """
-    centered = x.double().reshape(-1) - x.double().mean()
+    centered = _center(x)
     variance = float((centered**2).mean())
     return float((centered**3).mean()) / variance**1.5 if variance > 0 else 0.0
 
 
 def excess_kurtosis(x: Tensor) -> float:
     """Fourth standardised moment of all values less a Gaussian's 3, 0 where all are the same."""
-    centered = x.double().reshape(-1) - x.double().mean()
+    centered = _center(x)
     variance = float((centered**2).mean())
     return float((centered**4).mean()) / variance**2 - 3 if variance > 0 else 0.0
+
+
+def _center(x: Tensor) -> Tensor:
+    """All values less their mean, (n,); scaled to 1 where their powers would overflow."""
+    centered = x.double().reshape(-1) - x.double().mean()
+    largest = float(centered.abs().max())
+    return centered / largest if largest > LARGEST_VALUE else centered
 
 
 def suggest_power(features: Tensor) -> Step:

@@ -7,7 +7,7 @@ import torch
 
 from fewlabels.errors import FileFormatError, InputError
 from fewlabels.io.container import check_version
-from fewlabels.io.files import unwritable, write_file
+from fewlabels.io.files import check_zip, unwritable, write_file
 from fewlabels.io.words import first_line
 
 VERSION = 1
@@ -28,6 +28,7 @@ def write_state(path: Path, state: dict[str, Any]) -> None:
 def read_state(path: Path, *, recipe: dict[str, Any], fingerprint: str) -> dict[str, Any]:
     """Read what `write_state` wrote, if it belongs to the same training."""
     try:
+        check_zip(path)
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
         version, made_with, images = state["version"], state["recipe"], state["images"]
     except Exception as error:  # damaged bytes raise errors of any class

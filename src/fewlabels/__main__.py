@@ -1,0 +1,106 @@
+"""The program `fewlabels`, which also ends well: on a signal, and on a stdout that is gone.
+
+Ctrl-C (SIGINT) and SIGTERM raise KeyboardInterrupt, which the commands may use to say what is kept.
+A thread ends the process where Python cannot, such as in a long call of the compiler, or where some
+library swallowed the interrupt. Nothing is lost by that: every file is written atomically. Imports
+of anything large come after this is prepared.
+"""
+
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from typing import Any, NoReturn
+
+GRACE_SECONDS = 3.0  # that a command has to end by itself after a signal
+SIGNALS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
+EXIT_BAD_OUTPUT = 1
+
+_received: list[int] = []
+
+
+def main() -> NoReturn:
+    """Run a command, and exit with its code, or with 128 + the number of a signal that ended it."""
+    _watch_signals()
+    for name in ("stdout", "stderr"):
+        stream: Any = getattr(sys, name)
+        if stream is None:  # closed by who started the program
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123
+        else:
+            stream.reconfigure(errors="backslashreplace")  # an ASCII terminal is no reason to fail
+    code: Any = 1
+    try:
+        from fewlabels.cli import main as run
+
+        run()
+        code = 0
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) or ended.code is None else 1
+    except BaseException:  # an interrupted import raises errors of any class
+        if not _received:
+            raise
+        _say(_received[0])
+    if _received:
+        _end(128 + _received[0])
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader has what it wanted
+        _end(code or 0)
+    except OSError as error:
+        _write(f"fewlabels: stdout cannot be written ({error.strerror}).")
+        _end(code or EXIT_BAD_OUTPUT)
+    sys.exit(code)
+
+
+def _watch_signals() -> None:
+    def interrupt(number: int, _frame: object) -> None:
+        if _received:  # one is enough: a second must not hit the cleaning up
+            return
+        _received.append(number)
+        sys.unraisablehook = lambda _: None  # of libraries that an interrupt surprises
+        raise KeyboardInterrupt
+
+    heard, told = socket.socketpair()
+    told.setblocking(False)
+    for number in SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as shells start background jobs
+            signal.signal(number, interrupt)
+    # Python's handlers run between two steps of Python, the bytes of this socket come at once.
+    signal.set_wakeup_fd(told.fileno(), warn_on_full_buffer=False)
+
+    def end_late() -> None:
+        while (number := ord(heard.recv(1))) not in SIGNALS:
+            pass
+        told.fileno()  # keeps the socket open as long as the thread lives
+        time.sleep(GRACE_SECONDS)
+        _say(number)
+        _end(128 + number)
+
+    threading.Thread(target=end_late, name="fewlabels-signals", daemon=True).start()
+
+
+def _say(number: int) -> None:
+    _write(f"fewlabels: {SIGNALS[signal.Signals(number)]}.")
+
+
+def _write(text: str) -> None:
+    try:
+        print(text, file=sys.stderr, flush=True)  # noqa: T201
+    except (OSError, ValueError):
+        return
+
+
+def _end(code: int) -> NoReturn:
+    """Exit without waiting for threads, which could take long."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            continue
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    main()
