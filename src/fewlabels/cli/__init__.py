@@ -17,6 +17,7 @@ from fewlabels.cli.doctor import doctor_command
 from fewlabels.cli.evaluate import evaluate_command
 from fewlabels.cli.extract import extract_command
 from fewlabels.cli.label import label_command, next_command
+from fewlabels.cli.leaderboard import leaderboard_command
 from fewlabels.cli.options import GroupedCommand, MethodCommand
 from fewlabels.cli.predict import predict_command
 from fewlabels.cli.reproduce import reproduce_command
@@ -63,6 +64,7 @@ app.command("extract")(extract_command)
 app.command("doctor")(doctor_command)
 app.command("evaluate", cls=MethodCommand)(evaluate_command)
 app.command("tune", cls=MethodCommand)(tune_command)
+app.command("leaderboard", cls=MethodCommand)(leaderboard_command)
 app.command("reproduce")(reproduce_command)
 app.add_typer(data_app, name="data")
 app.command("train")(train_command)
