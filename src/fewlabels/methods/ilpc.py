@@ -21,7 +21,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from fewlabels.methods.assignment import Assignment, make_assignment, one_hot, weighted_sums
+from fewlabels.methods.assignment import Assignment, make_assignment, one_hot
 from fewlabels.methods.base import Knob, Method, Reference, register
 from fewlabels.methods.estimation import plan_means
 from fewlabels.methods.parts import N_NEIGHBORS, check_pairs, check_rows
@@ -64,7 +64,7 @@ def assign_ilpc(
     scale = torch.where(scale.isfinite(), scale, 0.0)  # a row without neighbors
     identity = torch.eye(rows.shape[1], dtype=rows.dtype, device=rows.device)
     reach = torch.linalg.inv(identity - spread * graph * scale[:, :, None] * scale[:, None, :])
-    truth = one_hot(support_labels, n_way, rows.dtype)
+    truth, products = one_hot(support_labels, n_way, rows.dtype), rows @ rows.mT
     joined = rows.new_zeros(len(rows), n_query, n_way)  # labels of queries that joined the support
     size = query.new_full((len(rows), n_way), n_query / n_way, dtype=rows.dtype)
     converged = torch.ones(len(rows), dtype=torch.bool, device=rows.device)
@@ -78,23 +78,26 @@ def assign_ilpc(
             solved = solve_biases(scores, size)
             plan, converged = solved.plan, converged & solved.converged
         guess = one_hot(plan.argmax(dim=-1), n_way, rows.dtype)
-        losses = _mean_losses(rows, torch.cat([truth, guess], dim=1), n_epochs)[:, n_support:]
+        losses = _mean_losses(products, torch.cat([truth, guess], dim=1), n_epochs)[:, n_support:]
         joined = joined + _cleanest(losses, guess, joined)
     means = plan_means(support, truth.to(support), query, plan.to(query))
     return make_assignment(plan.to(query), means, labels=guess.argmax(dim=-1), converged=converged)
 
 
-def _mean_losses(rows: Tensor, truth: Tensor, n_epochs: int) -> Tensor:
-    """Mean loss of each row while a linear classifier is trained, (E, N, D) -> (E, N)."""
-    weights = weighted_sums(truth, rows) / truth.sum(dim=-2).clamp_min(1)[..., None]
-    speed, total = torch.zeros_like(weights), rows.new_zeros(rows.shape[:2])
+def _mean_losses(products: Tensor, truth: Tensor, n_epochs: int) -> Tensor:
+    """Mean loss of each row while a linear classifier is trained, (E, N, N) -> (E, N).
+
+    Its weights are sums of rows, so that inner products of rows are all it takes.
+    """
+    weights = (truth / truth.sum(dim=-2, keepdim=True).clamp_min(1)).mT  # (E, W, N)
+    speed, total = torch.zeros_like(weights), truth.new_zeros(truth.shape[:2])
     for _ in range(n_epochs):
-        logs = (rows @ weights.mT).log_softmax(dim=-1)
+        logs = (products @ weights.mT).log_softmax(dim=-1)
         total = total - (truth * logs).sum(dim=-1)
-        slope = weighted_sums(logs.exp() - truth, rows) / rows.shape[1]
-        speed = MOMENTUM * speed + slope + DECAY * weights
+        slope = (logs.exp() - truth).mT / truth.shape[1] + DECAY * weights
+        speed = MOMENTUM * speed + slope
         weights = weights - RATE * speed
-    return total / max(n_epochs, 1)
+    return total / n_epochs
 
 
 def _cleanest(losses: Tensor, guess: Tensor, joined: Tensor) -> Tensor:
