@@ -29,7 +29,7 @@ QUERIES = ("15", "dirichlet:2:75", "present:2:75")
 FOR_FOLDERS = ("map-folder", "folder")  # their rules are for whole folders: on request only
 SLOW = 50.0  # milliseconds per episode above which a method labels fewer episodes
 FEWER = 10  # times fewer
-N_TRIED = 5  # episodes that tell the time of a method
+N_TRIED = 20  # episodes that tell the time of a method
 SETTINGS = "leaderboard.toml"  # beside this file; written by benchmarks/leaderboard.py
 
 
