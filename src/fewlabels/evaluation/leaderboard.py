@@ -214,13 +214,13 @@ def tabulate_leaderboard(board: Leaderboard, *, paired: bool = False) -> Table:
 def describe_kind(queries: str) -> str:
     """The word of a QuerySpec as the head of a column.
 
-    >>> [describe_kind(word) for word in ("15", "dirichlet:2:75", "present:2:75", "9,1")]
-    ['balanced', 'Dirichlet(2)', '2 present', '9,1']
+    >>> [describe_kind(word) for word in ("15", "dirichlet:2:75", "present:1-4:60", "9,1")]
+    ['balanced', 'Dirichlet(2)', '1-4 present', '9,1']
     """
     spec = QuerySpec.parse(queries)
     if spec.kind == "each":
         return "balanced"
-    number = f"{spec.numbers[0]:g}"
-    return {"dirichlet": f"Dirichlet({number})", "present": f"{number} present"}.get(
-        spec.kind, str(spec)
-    )
+    if spec.kind == "counts":
+        return str(spec)
+    kind, number, _ = str(spec).split(":")
+    return f"{number} present" if kind == "present" else f"Dirichlet({number})"

@@ -20,7 +20,7 @@ from fewlabels.evaluation.tables import TEXT_COLUMNS, Table
 
 WIDTH, HEIGHT = 520, 330  # of a plot, in its own units
 LEFT, RIGHT, TOP, BOTTOM = 46, 16, 30, 40  # margins
-LETTER, LINE = 6.1, 13.0  # width of a letter and height of a line of a name
+LETTER, LINE = 6.9, 13.0  # width of a letter and height of a line of a name
 STYLE = """
 :root {
   color-scheme: light dark;
@@ -40,7 +40,8 @@ body {
 h1 { font-size: 1.6rem; margin: 0 0 .4rem; } h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; }
 p, .caption { color: var(--soft); margin: .3rem 0 1rem; }
 .plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(21rem, 1fr)); gap: 1rem; }
-svg { width: 100%; height: auto; } svg text { fill: var(--soft); font-size: 11px; }
+svg { width: 100%; max-width: 36rem; height: auto; }
+svg text { fill: var(--soft); font-size: 11px; }
 svg .head { fill: var(--ink); font-size: 13px; font-weight: 600; }
 svg .name { fill: var(--ink); } svg line { stroke: var(--line); }
 svg .rest { fill: var(--rest); } svg .front { fill: var(--front); } svg .base { fill: var(--base); }
@@ -118,8 +119,14 @@ def draw_scatter(board: Leaderboard, kind: int) -> str:
 
 
 def find_frontier(points: Sequence[Standing]) -> set[int]:
-    """The numbers of the standings that no faster and at least as accurate one surpasses."""
-    order = sorted(range(len(points)), key=lambda i: (points[i].milliseconds, -_height(points[i])))
+    """The numbers of the standings that no faster and at least as accurate one surpasses.
+
+    A method that is told the true class sizes does not count.
+    """
+    rivals = [
+        i for i, each in enumerate(points) if str(each.result.settings.get("prior")) != "truth"
+    ]
+    order = sorted(rivals, key=lambda i: (points[i].milliseconds, -_height(points[i])))
     found: set[int] = set()
     best = float("-inf")
     for i in order:
@@ -157,12 +164,15 @@ def _place_names(
         width = LETTER * len(title)
         places = [
             (left, base)
-            for base in (py + 4, py - 9, py + 17, py - 22, py + 30)
+            for base in (py + 4, py - 9, py + 17)
             for left in (px + 9, px - 9 - width, px - width / 2)
             if left >= LEFT - 20 and left + width <= WIDTH and base - LINE + 3 >= TOP - 12
         ]
         boxes = [(left, base - LINE + 3, left + width, base + 3) for left, base in places]
-        covered = [sum(_overlap(box, other) for other in taken) for box in boxes]
+        covered = [
+            sum(_overlap(box, other) for other in taken) + abs(base - py - 4)
+            for box, (_, base) in zip(boxes, places, strict=True)
+        ]
         best = covered.index(min(covered))
         taken.append(boxes[best])
         placed.append((*places[best], title))
