@@ -23,7 +23,7 @@ from fewlabels.evaluation.tuning import tune, tuning_grids
 ROOT = Path(__file__).parents[1]
 FEATURES = ROOT / "artifacts" / "cifar-fs" / "wrn28-10" / "val.safetensors"
 SETTINGS = ROOT / "src" / "fewlabels" / "evaluation" / "leaderboard.toml"
-UNKNOWN_SIZES = ("alpha-tim", "paddle", "bms", "anchored", "bavardage", "unem")
+UNKNOWN_SIZES = ("map-auto", "alpha-tim", "paddle", "bms", "anchored", "bavardage", "unem")
 NOT_TUNED = ("map-truth", "soft-kmeans")  # as PT+MAP
 
 

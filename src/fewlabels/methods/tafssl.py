@@ -81,8 +81,6 @@ KNOBS = (
         low=1,
         whole=True,
         also=(AUTO,),
-        grid=(2, 4, 6, 10, 20),
-        symbol="dimensions",
     ),
     replace(SHARPNESS, default=SHARP, grid=(5, 10, 20, 40)),
     replace(N_UPDATES, default=UPDATES),
