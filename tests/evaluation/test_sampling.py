@@ -99,6 +99,8 @@ def test_query_counts_are_as_asked(unequal):
     present = draw("present:2:35", 5)
     assert (np.sort(present, axis=1) == [0, 0, 0, 17, 18]).all()
     assert (present > 0).any(axis=0).all()  # every way is present in some episode
+    ranged = (draw("present:2-4:36", 5) > 0).sum(axis=1)
+    assert set(ranged) == {2, 3, 4}
     varying = draw("dirichlet:2:75", 5)
     assert (varying.sum(axis=1) == 75).all()
     assert len(np.unique(varying, axis=0)) > 30

@@ -3,14 +3,17 @@
 Every oracle works on one episode in numpy (float64) and shares no line with the code under test.
 """
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
-from scipy.special import softmax
-from sklearn.decomposition import PCA
+from scipy.special import digamma, softmax
+from sklearn.decomposition import PCA, FastICA
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import NearestNeighbors
 from sklearn.semi_supervised import LabelSpreading
+from sklearn.svm import LinearSVC
 
 from fewlabels import classify, configure, evaluate, fit, load_embedded, sample_episodes
 from fewlabels.errors import InputError
@@ -207,7 +210,144 @@ def oracle_sgc(x, y, q, n_way):
     return probabilities.argmax(axis=1)
 
 
+def oracle_matching(x, y, q, n_way):
+    labels = []
+    for row in q:
+        cosines = np.array([row @ each / np.linalg.norm(row) / np.linalg.norm(each) for each in x])
+        votes = softmax(10 * cosines)
+        labels.append(np.argmax([votes[y == way].sum() for way in range(n_way)]))
+    return np.array(labels)
+
+
+def oracle_cosine_head(x, y, q, n_way):
+    """Autograd and torch's SGD."""
+    weights = torch.tensor(unit(means_of(unit(x), y, n_way)), requires_grad=True)
+    solver = torch.optim.SGD([weights], lr=0.1, momentum=0.9)
+    cosine = torch.nn.functional.cosine_similarity
+
+    def logits(rows):
+        return 10 * cosine(torch.tensor(rows)[:, None, :], weights[None], dim=-1)
+
+    for _ in range(100):
+        solver.zero_grad()
+        torch.nn.functional.cross_entropy(logits(x), torch.tensor(y)).backward()
+        solver.step()
+    return logits(q).argmax(dim=1).numpy()
+
+
+def oracle_svm(x, y, q, n_way):
+    model = LinearSVC(C=1.0, tol=1e-9, max_iter=200_000, dual=True, random_state=0).fit(x, y)
+    return model.predict(q)
+
+
+def oracle_mct(x, y, q, n_way):
+    prototypes = means_of(x, y, n_way)
+    for _ in range(10):
+        p = softmax(-10 * squared(q, prototypes), axis=1)
+        for way in range(n_way):
+            total = x[y == way].sum(axis=0) + p[:, way] @ q
+            prototypes[way] = total / ((y == way).sum() + p[:, way].sum())
+    return squared(q, prototypes).argmin(axis=1)
+
+
+def oracle_anchored(x, y, q, n_way):
+    anchors = means_of(x, y, n_way)
+    prototypes = anchors.copy()
+    for _ in range(10):
+        p = softmax(-10 * squared(q, prototypes), axis=1)
+        for way in range(n_way):
+            number = (p.argmax(axis=1) == way).sum()
+            part = number / (1 + number)
+            prototypes[way] = part * (p[:, way] @ q) / p[:, way].sum() + (1 - part) * anchors[way]
+    return squared(q, prototypes).argmin(axis=1)
+
+
+def oracle_bavardage(x, y, q, n_way):
+    """With the published projection to the span of the differences of the means."""
+    prototypes = means_of(x, y, n_way)
+    for _ in range(5):
+        r = softmax(-20 * squared(q, prototypes), axis=1)
+        for way in range(n_way):
+            total = x[y == way].sum(axis=0) + r[:, way] @ q
+            prototypes[way] = total / ((y == way).sum() + r[:, way].sum())
+    r = softmax(-20 * squared(q, prototypes), axis=1)
+    for _ in range(6):
+        whole = np.concatenate([np.eye(n_way)[y], r])
+        b = 10 + whole.sum(axis=0)
+        means = whole.T @ np.concatenate([x, q]) / b[:, None]
+        axes = np.linalg.qr((means[1:] - means[0]).T)[0]
+        a = 2 + r.sum(axis=0)
+        logs = digamma(a) - digamma(a.sum()) - (n_way - 1) / (2 * b)
+        r = softmax(-20 * squared(q @ axes, means @ axes) + logs, axis=1)
+    return r.argmax(axis=1)
+
+
+def oracle_tafssl_ica(x, y, q, n_way):
+    """Scikit-learn's FastICA: its rotation must change no label."""
+    model = FastICA(n_way - 1, whiten="unit-variance", max_iter=5000, tol=1e-8, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a rotation that did not converge is one too
+        reduced = unit(model.fit_transform(np.concatenate([x, q])))
+    x, q = reduced[: len(x)], reduced[len(x) :]
+    prototypes = means_of(x, y, n_way)
+    for _ in range(20):
+        p = softmax(-10 * squared(q, prototypes), axis=1)
+        for way in range(n_way):
+            total = x[y == way].sum(axis=0) + p[:, way] @ q
+            prototypes[way] = total / ((y == way).sum() + p[:, way].sum())
+    return squared(q, prototypes).argmin(axis=1)
+
+
+def oracle_ilpc(x, y, q, n_way):
+    rows, n = np.concatenate([x, q]), len(x)
+    found = NearestNeighbors(n_neighbors=20, metric="cosine").fit(rows)
+    graph = np.zeros((len(rows), len(rows)))
+    for i, near in enumerate(found.kneighbors(return_distance=False)):
+        graph[i, near] = np.maximum(unit(rows[i]) @ unit(rows[near]).T, 0) ** 3
+    graph = (graph + graph.T) / 2
+    degree = np.diag(graph.sum(axis=1) ** -0.5)
+    walk = np.eye(len(rows)) - 0.8 * degree @ graph @ degree
+    labels = np.concatenate([y, np.full(len(q), -1)])
+    for _ in range(int(np.ceil(len(q) / (3 * n_way)))):
+        known = labels >= 0
+        one = np.where(known[:, None], np.eye(n_way)[labels], 0)
+        f = np.maximum(np.linalg.solve(walk, one), 0)[~known]
+        f = (f / f.sum(axis=1, keepdims=True)) ** 3
+        sizes = len(q) / n_way - np.array([(labels[n:] == way).sum() for way in range(n_way)])
+        if not known.all():
+            plan = f
+            for _ in range(5000):
+                plan = plan / plan.sum(axis=1, keepdims=True)
+                plan = plan * (sizes / np.maximum(plan.sum(axis=0), 1e-300))
+            guess = labels.copy()
+            guess[~known] = plan.argmax(axis=1)
+        losses = np.zeros(len(rows))
+        weights = torch.tensor(means_of(rows, guess, n_way), requires_grad=True)
+        solver = torch.optim.SGD([weights], lr=0.1, momentum=0.9, weight_decay=5e-4)
+        for _ in range(100):
+            solver.zero_grad()
+            loss = torch.nn.functional.cross_entropy(
+                torch.tensor(rows) @ weights.T, torch.tensor(guess), reduction="none"
+            )
+            losses += loss.detach().numpy()
+            loss.mean().backward()
+            solver.step()
+        for way in range(n_way):
+            free = np.flatnonzero((guess == way) & (labels < 0))
+            best = free[np.argsort(losses[free])][:3]
+            labels[best] = way
+    return guess[n:]
+
+
 ORACLES = {
+    "matching": oracle_matching,
+    "cosine-head": oracle_cosine_head,
+    "svm": oracle_svm,
+    "mct": oracle_mct,
+    "anchored": oracle_anchored,
+    "bavardage": oracle_bavardage,
+    "tafssl-ica": oracle_tafssl_ica,
+    "ilpc": oracle_ilpc,
     "simpleshot-l2n": oracle_nearest,
     "bd-cspn": oracle_bdcspn,
     "laplacianshot": oracle_laplacianshot,
@@ -247,6 +387,22 @@ def test_every_label_is_that_of_a_literal_loop(name, n_shot, queries):
         )
         np.testing.assert_array_equal(found.assignment.labels[e], expected)
     assert found.assignment.converged.all()
+
+
+def test_sgc_answers_in_any_order_and_company_alike():
+    """Its solver stops at a small gradient: a looser tolerance than in tests/properties."""
+    support, labels, query = draw(5, "15", n_episodes=4)
+    method = configure("sgc", n_shot=5)
+    straight = answer(method, support, labels, query, n_way=5).assignment
+    order = torch.randperm(75, generator=torch.Generator().manual_seed(0))
+    shots = torch.randperm(25, generator=torch.Generator().manual_seed(1))
+    permuted = answer(method, support[:, shots], labels[:, shots], query[:, order], n_way=5)
+    torch.testing.assert_close(permuted.assignment.plan, straight.plan[:, order], rtol=0, atol=1e-3)
+    for e in range(4):
+        alone = answer(method, support[e, None], labels[e, None], query[e, None], n_way=5)
+        torch.testing.assert_close(alone.assignment.plan[0], straight.plan[e], rtol=0, atol=1e-3)
+    single = answer(method, support, labels, query[:, :1], n_way=5).assignment
+    assert single.plan.shape == (4, 1, 5)
 
 
 # Base-class statistics

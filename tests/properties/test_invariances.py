@@ -9,17 +9,24 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from fewlabels.methods.anchored import assign_anchored
 from fewlabels.methods.assignment import Assignment
+from fewlabels.methods.bavardage import assign_bavardage
 from fewlabels.methods.bdcspn import assign_bdcspn
 from fewlabels.methods.bms import assign_bms
+from fewlabels.methods.cosine_head import assign_cosine_head
 from fewlabels.methods.dsn import assign_dsn
+from fewlabels.methods.ilpc import assign_ilpc
 from fewlabels.methods.kmeans import assign_kmeans
 from fewlabels.methods.label_spreading import assign_label_spreading
 from fewlabels.methods.laplacianshot import assign_laplacianshot
 from fewlabels.methods.map import assign_map, assign_soft_kmeans
+from fewlabels.methods.matching import assign_matching
+from fewlabels.methods.mct import assign_mct
 from fewlabels.methods.nearest import assign_nearest
 from fewlabels.methods.paddle import assign_paddle
 from fewlabels.methods.protolp import assign_protolp
+from fewlabels.methods.svm import assign_svm
 from fewlabels.methods.tafssl import assign_tafssl
 from fewlabels.methods.tim import assign_tim
 from fewlabels.preprocess import PAPER, PAPER_INDUCTIVE, Pipeline
@@ -27,7 +34,11 @@ from fewlabels.transport.prior import AtLeast
 from fewlabels.transport.solver import solve_transport
 
 UPDATED = (
+    assign_anchored,
+    assign_bavardage,
     assign_bms,
+    assign_cosine_head,
+    assign_mct,
     assign_laplacianshot,
     assign_paddle,
     assign_protolp,
@@ -39,6 +50,7 @@ CLASSIFIERS = pytest.mark.parametrize(
     [
         *(assign_nearest, assign_kmeans, assign_soft_kmeans, assign_map),
         *(assign_bdcspn, assign_dsn, assign_label_spreading, *UPDATED),
+        *(assign_ilpc, assign_matching, assign_svm),
     ],
 )
 LINES = pytest.mark.parametrize(
@@ -120,6 +132,8 @@ def steps(classify) -> dict[str, int]:
     """Few steps, for speed and lest rounding grow from step to step."""
     if classify in UPDATED:
         return {"n_updates": 3}
+    if classify is assign_ilpc:
+        return {"n_epochs": 10}
     return {"n_steps": 3} if classify in (assign_map, assign_soft_kmeans) else {}
 
 

@@ -19,6 +19,7 @@ from fewlabels.cli.doctor import doctor_command
 from fewlabels.cli.evaluate import evaluate_command
 from fewlabels.cli.extract import extract_command
 from fewlabels.cli.label import label_command, next_command
+from fewlabels.cli.leaderboard import leaderboard_command
 from fewlabels.cli.options import GroupedCommand, MethodCommand
 from fewlabels.cli.predict import predict_command
 from fewlabels.cli.reproduce import reproduce_command
@@ -78,6 +79,9 @@ app.command("evaluate", cls=MethodCommand, short_help="Measure the accuracy of m
     evaluate_command
 )
 app.command("tune", cls=MethodCommand, short_help="Choose the knobs of a method.")(tune_command)
+app.command("leaderboard", cls=MethodCommand, short_help="All methods in one table.")(
+    leaderboard_command
+)
 app.command("reproduce", short_help="The paper's tables and figures, and ours.")(reproduce_command)
 app.add_typer(data_app, name="data")
 app.command("train", short_help="Train a backbone, or a system on episodes.")(train_command)

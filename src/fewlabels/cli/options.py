@@ -24,7 +24,7 @@ MeanOf = Annotated[Path | None, Option(help="Features whose mean center(mean) su
 
 Shots = Annotated[list[int] | None, Option(help="Labelled rows per class; may be repeated. [1]")]
 Ways = Annotated[int, Option(min=2, help="Classes per episode.")]
-QUERIES = "Queries per class, or N,N,... or dirichlet:A:N or present:K:N"
+QUERIES = "Queries per class, or N,N,..., dirichlet:A:N, present:K:N or present:A-B:N"
 Queries = Annotated[list[str] | None, Option(help=f"{QUERIES}; may be repeated. [15]")]
 Episodes = Annotated[int, Option(help="Episodes per result.")]
 Draws = Annotated[str, Option(help="own, or authors for those of the published script.")]

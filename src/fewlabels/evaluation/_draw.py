@@ -99,7 +99,8 @@ def draw_episodes(
     """Fill the arrays of `Episodes` for episodes first, first + 1, ..., in place.
 
     `rows[offsets[c] : offsets[c + 1]]` are the rows of class c; `numbers` the query counts of the
-    ways (EACH), or concentration and total (DIRICHLET), or ways present and total (PRESENT).
+    ways (EACH), or concentration and total (DIRICHLET), or ways present, total and, where the
+    number of ways present varies, the most of them (PRESENT).
     """
     n_classes = len(offsets) - 1
     largest = 0
@@ -126,7 +127,9 @@ def draw_episodes(
                 capacity[way] = offsets[c + 1] - offsets[c] - n_shot
             _dirichlet_counts(state, numbers[0], int(numbers[1]), capacity, counts)
         else:
-            n_present, total = int(numbers[0]), int(numbers[1])
+            n_present, total, most = int(numbers[0]), int(numbers[1]), int(numbers[2])
+            if most > n_present:
+                n_present += _below(state, most - n_present + 1)
             ways = np.arange(n_way)
             _choose(state, ways, n_way, n_present)
             for i in range(n_present):

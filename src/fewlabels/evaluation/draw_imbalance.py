@@ -34,7 +34,7 @@ def expected_imbalance(queries: str, n_way: int) -> float:
     if spec.kind == "each" or n_way == 1:
         return 0.0
     if spec.kind == "present":
-        return 1 - spec.numbers[0] / n_way
+        return 1 - (spec.numbers[0] + spec.most_present) / 2 / n_way
     if spec.kind == "counts":
         return sum(abs(number / sum(spec.numbers) - 1 / n_way) for number in spec.numbers) / 2
     a, b = spec.numbers[0], spec.numbers[0] * (n_way - 1)
@@ -109,7 +109,7 @@ def _name(result: EvaluationResult, results: Sequence[EvaluationResult]) -> str:
 
 def _tick(word: str, n_way: int) -> str:
     spec = QuerySpec.parse(word)
-    first = f"{spec.numbers[0]:g}"
+    first = str(spec).split(":")[1] if ":" in word else ""
     kind = {
         "each": "equal",
         "counts": str(spec),

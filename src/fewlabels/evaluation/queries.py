@@ -18,10 +18,11 @@ class QuerySpec:
     - "dirichlet:A:N": N queries in total, class proportions drawn from a symmetric Dirichlet(A)
       for each episode.
     - "present:K:N": N queries in total, evenly of K randomly chosen ways and none of the others.
+    - "present:A-B:N": the same with K drawn from A, A + 1, ..., B for each episode.
     """
 
     kind: str  # "each", "counts", "dirichlet", "present"
-    numbers: tuple[float, ...]
+    numbers: tuple[float, ...]  # of "present": fewest ways, total, and most ways where they vary
 
     @classmethod
     def parse(cls, text: "str | int | QuerySpec") -> Self:
@@ -32,8 +33,8 @@ class QuerySpec:
             return cls._parse(str(text).strip())
         except (ValueError, IndexError):
             raise InputError(
-                "queries must be N, N,N,..., dirichlet:A:N or present:K:N, with N at least 1, "
-                f"got '{text}'."
+                "queries must be N, N,N,..., dirichlet:A:N, present:K:N or present:A-B:N, "
+                f"with N at least 1, got '{text}'."
             ) from None
 
     @classmethod
@@ -44,9 +45,10 @@ class QuerySpec:
             spec = cls(kind, (concentration, total))
             valid = len(rest) == 2 and 0 < concentration < float("inf") and total > 0
         elif kind == "present":
-            present, total = (int(number) for number in rest)
-            spec = cls(kind, (present, total))
-            valid = 0 < present <= total
+            (fewest, *most), total = rest[0].split("-"), int(rest[1])
+            spec = cls(kind, (int(fewest), total, *map(int, most)))
+            valid = len(rest) == 2 and len(most) < 2 and 0 < int(fewest) <= total
+            valid = valid and all(int(fewest) < int(number) <= total for number in most)
         elif "," in text:
             spec = cls("counts", tuple(int(number) for number in text.split(",")))
             valid = min(spec.numbers) >= 0 and sum(spec.numbers) > 0
@@ -59,6 +61,9 @@ class QuerySpec:
 
     def __str__(self) -> str:
         numbers = [str(int(each)) if each == int(each) else repr(each) for each in self.numbers]
+        if self.kind == "present":
+            fewest, total, *most = numbers
+            return f"present:{'-'.join([fewest, *most])}:{total}"
         plain = self.kind in ("each", "counts")
         return ",".join(numbers) if plain else ":".join([self.kind, *numbers])
 
@@ -69,14 +74,19 @@ class QuerySpec:
                 f"queries must hold one number for each of the {n_way} ways, "
                 f"got {len(self.numbers)} in '{self}'."
             )
-        if self.kind == "present" and self.numbers[0] > n_way:
+        if self.kind == "present" and self.most_present > n_way:
             raise InputError(
                 f"queries must have at most {n_way} ways present, "
-                f"got {self.numbers[0]:g} in '{self}'."
+                f"got {self.most_present} in '{self}'."
             )
         if self.kind == "each":
             return n_way * int(self.numbers[0])
         return int(sum(self.numbers)) if self.kind == "counts" else int(self.numbers[1])
+
+    @property
+    def most_present(self) -> int:
+        """The most ways that are present, of the kind "present"."""
+        return int(self.numbers[2] if len(self.numbers) > 2 else self.numbers[0])
 
     def most_of_a_class(self, n_way: int) -> int:
         """The most queries that one class must be able to give."""

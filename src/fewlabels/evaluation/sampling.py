@@ -123,7 +123,7 @@ class OwnDraws:
     def chunks(self, n_episodes: int, chunk_size: int) -> Iterator[Episodes]:
         """See `Draws`."""
         total = self.spec.total(self.n_way)
-        numbers = np.zeros(max(2, self.n_way))
+        numbers = np.zeros(max(3, self.n_way))
         given = self.spec.numbers * self.n_way if self.spec.kind == "each" else self.spec.numbers
         numbers[: len(given)] = given
         for first in range(0, n_episodes, chunk_size):

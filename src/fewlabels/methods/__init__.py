@@ -18,13 +18,20 @@ from fewlabels.methods import nearest  # noqa: F401
 from fewlabels.methods import kmeans  # noqa: F401
 from fewlabels.methods import map  # noqa: A004, F401
 from fewlabels.methods import simpleshot  # noqa: F401
+from fewlabels.methods import matching  # noqa: F401
+from fewlabels.methods import cosine_head  # noqa: F401
+from fewlabels.methods import svm  # noqa: F401
 from fewlabels.methods import bdcspn  # noqa: F401
+from fewlabels.methods import mct  # noqa: F401
 from fewlabels.methods import laplacianshot  # noqa: F401
 from fewlabels.methods import tim  # noqa: F401
 from fewlabels.methods import paddle  # noqa: F401
+from fewlabels.methods import anchored  # noqa: F401
+from fewlabels.methods import bavardage  # noqa: F401
 from fewlabels.methods import tafssl  # noqa: F401
 from fewlabels.methods import bms  # noqa: F401
 from fewlabels.methods import protolp  # noqa: F401
+from fewlabels.methods import ilpc  # noqa: F401
 from fewlabels.methods import label_spreading  # noqa: F401
 from fewlabels.methods import dsn  # noqa: F401
 from fewlabels.methods import logistic  # noqa: F401

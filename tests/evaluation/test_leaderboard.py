@@ -1,0 +1,139 @@
+"""The leaderboard: every method beside PT+MAP on the same episodes."""
+
+import json
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from fewlabels import load_embedded
+from fewlabels.cli import app
+from fewlabels.errors import InputError
+from fewlabels.evaluation import leaderboard as boards
+from fewlabels.evaluation.leaderboard import (
+    Leaderboard,
+    choose_methods,
+    make_leaderboard,
+    recorded_settings,
+    tabulate_leaderboard,
+)
+from fewlabels.evaluation.leaderboard_page import draw_scatter, find_frontier
+from fewlabels.methods import find_method, method_names
+
+KINDS = {"shots": [1], "queries": ["15", "dirichlet:2:75"]}
+
+
+@pytest.fixture(scope="module")
+def board() -> Leaderboard:
+    names = ["ncm", "map", "svm", "map-truth"]
+    return make_leaderboard(load_embedded(), names, n_episodes=20, engine="torch", **KINDS)
+
+
+def test_every_standing_is_paired_with_the_baseline_on_its_own_episodes(board):
+    assert board.kinds == ((1, "15"), (1, "dirichlet:2:75"))
+    for standings in board.standings.values():
+        for each in standings:
+            compared = each.comparison
+            gained = each.result.accuracies - compared.baseline.accuracies
+            assert compared.baseline.method == "map"
+            np.testing.assert_allclose(compared.difference, 100 * gained.mean())
+
+
+def test_the_best_mean_gain_comes_first(board):
+    gains = [board.gain(name) for name in board.standings]
+    assert gains == sorted(gains, reverse=True)
+    assert next(iter(board.standings)) == "map-truth"
+    assert board.gain("map") == 0
+
+
+def test_slow_methods_label_fewer_episodes(monkeypatch):
+    monkeypatch.setattr(boards, "SLOW", 0.0)  # milliseconds: all are slow but the baseline
+    found = make_leaderboard(
+        load_embedded(), ["ncm"], n_episodes=30, shots=[1], queries=["15"], engine="torch"
+    )
+    [slow], [baseline] = found.standings["ncm"], found.standings["map"]
+    assert (slow.result.n_episodes, baseline.result.n_episodes) == (3, 30)
+    assert slow.comparison.baseline.n_episodes == 3
+    np.testing.assert_array_equal(
+        slow.comparison.baseline.accuracies, baseline.result.accuracies[:3]
+    )
+    assert "methods above 0 ms on fewer episodes" in tabulate_leaderboard(found).caption
+
+
+def test_methods_that_need_base_classes_are_left_out_with_a_reason():
+    names, left_out = choose_methods(None, with_mean=False)
+    assert left_out == {"simpleshot-cl2n": "needs features of the base classes"}
+    assert names[0] == "map"
+    assert {*names, *left_out, *boards.FOR_FOLDERS} == set(method_names())
+    assert "simpleshot-cl2n" in choose_methods(None, with_mean=True)[0]
+
+
+def test_too_few_episodes_are_refused():
+    with pytest.raises(InputError, match="n_episodes must be at least 10, got 5"):
+        make_leaderboard(load_embedded(), ["ncm"], n_episodes=5)
+
+
+def test_the_recorded_settings_are_knobs_of_their_methods():
+    for name, by_shots in recorded_settings().items():
+        for n_shot, knobs in by_shots.items():
+            find_method(name).configure(n_shot=n_shot, **knobs)  # refuses what does not fit
+
+
+def test_settings_are_used():
+    tuned = {"map": {1: {"lam": 1.0}}}
+    kinds = {"shots": [1, 5], "queries": ["15"]}
+    found = make_leaderboard(
+        load_embedded(), ["map"], n_episodes=10, tuned=tuned, engine="torch", **kinds
+    )
+    one, five = found.standings["map"]
+    assert one.result.settings["lam"] == 1.0
+    assert five.result.settings["lam"] == 10.0  # not in the settings: the method's own
+
+
+def test_the_frontier_has_no_faster_and_better_method(board):
+    points = [rows[1] for rows in board.standings.values()]
+    front = find_frontier(points)
+    told = {i for i, each in enumerate(points) if each.result.method == "map-truth"}
+    assert front
+    assert not front & told  # it knows what no method can know
+    for i in front:
+        for k in set(range(len(points))) - told:
+            faster = points[k].milliseconds < points[i].milliseconds
+            assert not (faster and points[k].result.accuracy >= points[i].result.accuracy)
+
+
+def test_the_plot_has_a_point_per_method(board):
+    picture = ElementTree.fromstring(draw_scatter(board, 0))
+    titles = [circle.find("title").text for circle in picture.iter("circle")]
+    assert len(titles) == len(board.standings)
+    for words in titles:
+        assert words.endswith("ms")
+    for circle in picture.iter("circle"):
+        assert 0 < float(circle.get("cx")) < 520
+        assert 0 < float(circle.get("cy")) < 330
+
+
+def test_the_command_writes_all_three_files(tmp_path):
+    options = ["--method", "ncm", "--shots", "1", "--queries", "15", "--episodes", "10"]
+    ran = CliRunner().invoke(
+        app, ["leaderboard", *options, "--engine", "torch", "--output", str(tmp_path / "board")]
+    )
+    assert ran.exit_code == 0, ran.output
+    assert "PT+NCM" in ran.output
+    found = json.loads((tmp_path / "board" / "leaderboard.json").read_text())
+    assert set(found["standings"]) == {"ncm", "map"}
+    assert found["standings"]["ncm"][0]["comparison"]["baseline"] == "map"
+    assert found["standings"]["ncm"][0]["ms_per_episode"] > 0
+    assert "| PT+NCM |" in (tmp_path / "board" / "leaderboard.md").read_text()
+    page = (tmp_path / "board" / "leaderboard.html").read_text()
+    assert "<svg" in page
+    assert "prefers-color-scheme: dark" in page
+    assert "src=" not in page  # nothing is loaded
+    assert "href=" not in page
+
+
+def test_one_form_of_output_at_a_time():
+    ran = CliRunner().invoke(app, ["leaderboard", "--markdown", "--json"])
+    assert ran.exit_code == 2
+    assert "one of --markdown and --json" in ran.output
