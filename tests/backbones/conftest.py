@@ -5,12 +5,12 @@ import pytest
 from fewlabels.backbones import (
     BACKBONES,
     conv4,
+    dct,
     densenet,
     mobilenet,
     resnet,
     resnet12,
     wrn,
-    wrn_dct,
     wrn_simpleshot,
 )
 from fewlabels.backbones.registry import DROPOUT, IMAGE_SIZE, Architecture
@@ -18,7 +18,10 @@ from fewlabels.backbones.registry import DROPOUT, IMAGE_SIZE, Architecture
 NARROW = (4, 6, 8, 10)
 TINY = {
     "tiny-wrn": Architecture(wrn.build_wrn, {"depth": 16, "width": 2}, DROPOUT, (wrn.S2M2,)),
-    "tiny-wrn-dct": Architecture(wrn_dct.build_wrn_dct, {"depth": 16, "width": 2}, DROPOUT),
+    "tiny-wrn-dct": Architecture(dct.build_wrn_dct, {"depth": 16, "width": 2}, DROPOUT),
+    "tiny-resnet10-dct": Architecture(
+        dct.build_resnet_dct, {"n_blocks": 1, "channels": NARROW}, IMAGE_SIZE
+    ),
     "tiny-wrn-simpleshot": Architecture(
         wrn_simpleshot.build_wrn_simpleshot,
         {"depth": 16, "width": 2},

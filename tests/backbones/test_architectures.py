@@ -24,6 +24,7 @@ PUBLISHED = {  # name: (parameters, features); counts of others less their class
     "wrn28-10-simpleshot": (36_479_194 - LINEAR_10["wrn28-10"], 640),  # biases folded away
     "resnet12": (12_424_320, 640),  # Lee et al.'s 12.4 M
     "resnet18": (11_689_512 - 512 * 1000 - 1000, 512),  # torchvision's, with 1000 classes
+    "resnet18-dct": (11_689_512 - 512 * 1000 - 1000 + 64 * (24 - 3) * 49, 512),
     "resnet18-3x3": (
         11_173_962 - LINEAR_10["resnet18-3x3"],
         512,
@@ -94,6 +95,7 @@ def test_forward_is_stem_stages_head(tiny):
         ("wrn28-10-dct", 3),
         ("resnet12", 4),
         ("resnet18", 4),
+        ("resnet18-dct", 4),
         ("conv4", 4),
         ("densenet121", 4),
     ],

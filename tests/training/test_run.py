@@ -13,6 +13,7 @@ from fewlabels.features.extraction import extract
 from fewlabels.training.embedding import embed
 from fewlabels.training.recipe import Recipe
 from fewlabels.training.run import check_disjoint, decode, train_backbone
+from fewlabels.training.validation import validate
 
 from .conftest import SIZE, make_images
 
@@ -92,6 +93,25 @@ def test_images_are_kept_larger_than_the_network_where_the_recipe_says_so(recipe
     np.testing.assert_array_equal(pixels.stack, large.stack(20)[:, 2:18, 2:18])
     wide = dataclasses.replace(recipe, stored_size=20, batch_size=4)
     assert train_backbone(large, wide, output=tmp_path, device="cpu").finished
+
+
+def test_tests_may_see_larger_images_than_training(sets, recipe, tmp_path):
+    """The same training, and the transform of the backbone is that of `test_sizes`."""
+    larger = dataclasses.replace(recipe, test_sizes=(24, 20))
+    losses = []
+    for each in (recipe, larger):
+        folder = tmp_path / each.transform.partition(" ")[0]
+        trained = train_backbone(
+            sets["base"], each, output=folder, val=sets["val"], views="best", device="cpu"
+        )
+        losses.append([report["loss"] for report in trained.reports])
+    assert losses[0] == losses[1]
+    encoder = load_encoder(folder / "backbone.safetensors")
+    assert encoder.transform.startswith("resize(24) | crop(20) | normalize")
+    metrics = json.loads((folder / "metrics.json").read_text())
+    pixels = torch.from_numpy(decode(sets["val"], size=24, crop=20).stack)
+    found = validate(embed(encoder.module, pixels), sets["val"].labels, n_episodes=600)
+    assert metrics["views"]["center"] == pytest.approx(found)
 
 
 def test_classes_that_are_judged_must_not_be_trained_on(sets, recipe, tmp_path):

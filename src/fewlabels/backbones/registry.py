@@ -7,12 +7,12 @@ import torch
 
 from fewlabels.backbones import (
     conv4,
+    dct,
     densenet,
     mobilenet,
     resnet,
     resnet12,
     wrn,
-    wrn_dct,
     wrn_simpleshot,
 )
 from fewlabels.backbones.backbone import Backbone
@@ -67,7 +67,8 @@ BACKBONES["conv4-32-flat"] = Architecture(
     conv4.build_conv4_flat, {"channels": (32,) * 4}, takes=IMAGE_SIZE
 )
 BACKBONES["mobilenet"] = Architecture(mobilenet.build_mobilenet, layouts=(mobilenet.SIMPLESHOT,))
-BACKBONES["wrn28-10-dct"] = Architecture(wrn_dct.build_wrn_dct, takes=DROPOUT)
+BACKBONES["wrn28-10-dct"] = Architecture(dct.build_wrn_dct, takes=DROPOUT)
+BACKBONES["resnet18-dct"] = Architecture(dct.build_resnet_dct, RESNET18, takes=IMAGE_SIZE)
 BACKBONES["wrn28-10-simpleshot"] = Architecture(
     wrn_simpleshot.build_wrn_simpleshot, takes=DROPOUT, layouts=(wrn_simpleshot.SIMPLESHOT,)
 )

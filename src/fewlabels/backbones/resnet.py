@@ -72,15 +72,16 @@ def build_resnet(*, n_blocks: int, image_size: int, channels: Sequence[int] = CH
         )
         for (n_in, n_out), stride in zip(pairwise((channels[0], *channels)), STRIDES, strict=True)
     ]
-    stem, dim = _build_stem(channels[0], image_size), channels[-1]
+    stem, dim = build_stem(channels[0], image_size), channels[-1]
     backbone = Backbone(stem=stem, stages=stages, head=GlobalAveragePool(), feature_dim=dim)
     initialize(backbone)
     return backbone
 
 
-def _build_stem(n_out: int, image_size: int) -> nn.Sequential:
+def build_stem(n_out: int, image_size: int, *, n_in: int = 3) -> nn.Sequential:
+    """The first convolution for images of a size, (N, n_in, H, W) -> (N, n_out, ., .)."""
     kernel, stride = (3, 1) if image_size <= SMALL_IMAGE else (7, 2)
-    layers: list[nn.Module] = [convolution(3, n_out, kernel, stride=stride), *norm_relu(n_out)]
+    layers: list[nn.Module] = [convolution(n_in, n_out, kernel, stride=stride), *norm_relu(n_out)]
     if image_size >= LARGE_IMAGE:
         layers.append(nn.MaxPool2d(3, stride=2, padding=1))
     return nn.Sequential(*layers)

@@ -117,6 +117,10 @@ class Recipe:
     stages: tuple[Stage, ...]
     image_size: int = 32
     stored_size: int = 0  # short side before cropping to image_size, in pixels; 0 for image_size
+    # Short side and crop of images in tests, in pixels; () for those of training. Random crops show
+    # objects enlarged, so larger images suit tests better (Touvron et al. 2019, "Fixing the
+    # train-test resolution discrepancy").
+    test_sizes: tuple[int, ...] = ()
     batch_size: int = 256  # different images per step; objectives with rotations have more rows
     n_shards: int = 1  # parts of a batch with separate normalization statistics; >= 1 per process
     dropout: float = 0.0
@@ -149,6 +153,13 @@ class Recipe:
                 f"stored_size must be 0 or at least image_size = {self.image_size}, "
                 f"got {self.stored_size}."
             )
+        if self.test_sizes and not (
+            len(self.test_sizes) == 2 and self.test_sizes[0] >= self.test_sizes[1] >= SMALLEST_CROP
+        ):
+            raise InputError(
+                "test_sizes must be empty or a short side and a crop of at most it and at least "
+                f"{SMALLEST_CROP}, got {list(self.test_sizes)}."
+            )
         if self.batch_size < 2 or self.n_shards < 1 or self.batch_size % self.n_shards:
             raise InputError(
                 "batch_size must be at least 2 and a multiple of n_shards, "
@@ -171,7 +182,14 @@ class Recipe:
     @property
     def transform(self) -> str:
         """The transform of the trained network, as text for `fewlabels.data.transforms`."""
-        return normalizing_transform(self.storage_size, self.image_size)
+        return normalizing_transform(*self.shown_sizes)
+
+    @property
+    def shown_sizes(self) -> tuple[int, int]:
+        """Short side and crop in pixels of images in tests."""
+        if self.test_sizes:
+            return self.test_sizes[0], self.test_sizes[1]
+        return self.storage_size, self.image_size
 
     @property
     def n_epochs(self) -> int:

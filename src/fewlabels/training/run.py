@@ -72,7 +72,8 @@ def train_backbone(
     stored = decode(base, size=recipe.storage_size, crop=recipe.storage_size, strict=strict)
     seen = None
     if val is not None:
-        seen = decode(val, size=recipe.storage_size, crop=recipe.image_size, strict=strict)
+        size, crop = recipe.shown_sizes
+        seen = decode(val, size=size, crop=crop, strict=strict)
     with join_processes(device) as processes:
         kind = processes.device.type
         on_cuda, bf16 = kind == "cuda", recipe.precision == "bf16"

@@ -1,4 +1,4 @@
-"""WRN-28-10 on DCT coefficients: a second stream beside the network on pixels.
+"""WRN-28-10 and ResNet18 on DCT coefficients: a second stream beside the network on pixels.
 
 The idea is of X. Chen and G. Wang, "Few-shot learning by integrating spatial and frequency
 representation", 2021: enlarge the image, take the coefficients of a JPEG-like DCT in blocks of
@@ -9,12 +9,13 @@ standardize each of them.
 Here the image is enlarged eight times, so that a block is one pixel of the image as it comes in.
 Enlarging (bicubic, Keys 1981), YCbCr and DCT are linear, and every block sees its pixel and two
 neighbors to each side: together they are one fixed convolution with a 5 x 5 kernel per channel.
-The enlarged image is never made. What differs from the publication: the WRN keeps its first 3 x 3
+The enlarged image is never made. What differs from the publication: the networks keep their first
 convolution, which reads the 24 channels (there they enter the first block directly, where a ReLU
 drops their negative half), and Cb and Cr have the resolution of Y.
 """
 
 import math
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - as everybody writes it
@@ -22,6 +23,7 @@ from torch import Tensor, nn
 
 from fewlabels.backbones.backbone import Backbone
 from fewlabels.backbones.layers import convolution, initialize
+from fewlabels.backbones.resnet import CHANNELS, build_resnet, build_stem
 from fewlabels.backbones.wrn import STEM_CHANNELS, build_wrn
 
 BLOCK = 8  # side of a block of the enlarged image; also how many times it is enlarged
@@ -97,6 +99,11 @@ class DctFilters(nn.Module):
             return F.conv2d(framed, self.filters.float())
 
 
+def standardized_dct() -> tuple[nn.Module, nn.Module]:
+    """DCT coefficients, then each of them to mean 0 and standard deviation 1."""
+    return DctFilters(), nn.BatchNorm2d(N_COEFFICIENTS, affine=False)
+
+
 def build_wrn_dct(*, depth: int = 28, width: int = 10, dropout: float = 0.0) -> Backbone:
     """WRN-`depth`-`width` whose first convolution reads standardized DCT coefficients.
 
@@ -105,9 +112,22 @@ def build_wrn_dct(*, depth: int = 28, width: int = 10, dropout: float = 0.0) -> 
     """
     backbone = build_wrn(depth=depth, width=width, dropout=dropout)
     backbone.stem = nn.Sequential(
-        DctFilters(),
-        nn.BatchNorm2d(N_COEFFICIENTS, affine=False),  # standardizes each coefficient
-        convolution(N_COEFFICIENTS, STEM_CHANNELS, 3),
+        *standardized_dct(), convolution(N_COEFFICIENTS, STEM_CHANNELS, 3)
     )
+    initialize(backbone.stem)
+    return backbone
+
+
+def build_resnet_dct(
+    *, n_blocks: int, image_size: int, channels: Sequence[int] = CHANNELS
+) -> Backbone:
+    """A ResNet whose first convolution reads standardized DCT coefficients.
+
+    >>> build_resnet_dct(n_blocks=1, image_size=32, channels=(4, 6, 8, 10)).feature_dim
+    10
+    """
+    backbone = build_resnet(n_blocks=n_blocks, image_size=image_size, channels=channels)
+    stem = build_stem(channels[0], image_size, n_in=N_COEFFICIENTS)
+    backbone.stem = nn.Sequential(*standardized_dct(), *stem)
     initialize(backbone.stem)
     return backbone

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from scipy.fft import dctn
 
-from fewlabels.backbones.wrn_dct import YCBCR, DctFilters
+from fewlabels.backbones.dct import YCBCR, DctFilters
 
 # The order of JPEG (ITU-T T.81, figure 5), as places in a block of 8 x 8 read row by row.
 JPEG_ORDER = [0, 1, 8, 16, 9, 2, 3, 10, 17, 24, 32, 25, 18, 11]
