@@ -77,7 +77,7 @@ def step(page: Page, keys: Counter[str]) -> bool:
 
     def press(*pressed: str) -> bool:
         for key in pressed:
-            keys[key] += 1; import sys as _s; print(keys.total(), key, title, len(wrong), len(sure), len(is_open), file=_s.stderr, flush=True)
+            keys[key] += 1
             page.keyboard.press(key)
         page.wait_for_timeout(60)
         return True

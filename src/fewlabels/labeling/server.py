@@ -139,7 +139,7 @@ def make_app(session: Session, *, token: str, port: int, host: str = HOST) -> Fa
         if key not in (None, own_key):
             raise StaleError("the images of the project changed. Reload the page.")
 
-    changing = [Depends(same_items)]
+    by_number = [Depends(same_items)]
 
     @app.exception_handler(FewLabelsError)
     def refuse(_: Request, error: Exception) -> Response:
@@ -178,42 +178,42 @@ def make_app(session: Session, *, token: str, port: int, host: str = HOST) -> Fa
         }
         return _json({**about, "state": session.to_dict(session.state)})
 
-    @app.get("/api/state")
+    @app.get("/api/state", dependencies=by_number)
     def state(since: Since = None) -> Response:
         now = session.state
         if now.version == since:
             return Response(status_code=204)
         return _json(session.to_dict(now, since))
 
-    @app.post("/api/decide", dependencies=changing)
+    @app.post("/api/decide", dependencies=by_number)
     def decide(decision: Decision, since: Since = None) -> Response:
         state = session.decide(decision.items, decision.label, mark=decision.mark)
         return _json(session.to_dict(state, since))
 
-    @app.post("/api/confirm", dependencies=changing)
+    @app.post("/api/confirm", dependencies=by_number)
     def confirm(confirmed: Confirmed, since: Since = None) -> Response:
         state = session.confirm(confirmed.items, confirmed.labels)
         return _json(session.to_dict(state, since))
 
-    @app.post("/api/relabel", dependencies=changing)
+    @app.post("/api/relabel", dependencies=by_number)
     def relabel(relabeled: Relabeled, since: Since = None) -> Response:
         return _json(session.to_dict(session.relabel(relabeled.old, relabeled.new), since))
 
-    @app.post("/api/undo", dependencies=changing)
+    @app.post("/api/undo", dependencies=by_number)
     def undo(undone: Reversed, since: Since = None) -> Response:
         state, items = session.undo(undone.batch)
         return _json({**session.to_dict(state, since), "undone": items})
 
-    @app.post("/api/redo", dependencies=changing)
+    @app.post("/api/redo", dependencies=by_number)
     def redo(redone: Reversed, since: Since = None) -> Response:
         state, items = session.redo(redone.batch)
         return _json({**session.to_dict(state, since), "undone": items})
 
-    @app.post("/api/about")
+    @app.post("/api/about", dependencies=by_number)
     def about(items: Items) -> Response:
         return _json(session.describe(items.items))
 
-    @app.get("/api/similar/{item}")
+    @app.get("/api/similar/{item}", dependencies=by_number)
     def similar(item: Number) -> Response:
         rows, cosines = session.similar(item)
         return _json({"rows": rows.tolist(), "similarities": cosines.round(4).tolist()})

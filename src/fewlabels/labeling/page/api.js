@@ -68,11 +68,11 @@ export async function getProject() {
 }
 export async function getState() {
   const since = known;
-  return complete(await ask(`/api/state?since=${since.version}`), since);
+  return complete(await ask(`/api/state?since=${since.version}&key=${key}`), since);
 }
-export const about = (items) => post("/api/about", { items });
+export const about = (items) => post(`/api/about?key=${key}`, { items });
 export const places = () => ask("/api/map");
-export const similar = (item) => ask(`/api/similar/${item}`);
+export const similar = (item) => ask(`/api/similar/${item}?key=${key}`);
 export const decide = (items, label, mark = null) => change("/api/decide", { items, label, mark });
 export const confirm = (items, labels) => change("/api/confirm", { items, labels });
 export const relabel = (old, name) => change("/api/relabel", { old, new: name });
