@@ -165,11 +165,36 @@ def next_part(report: dict[str, Any]) -> list[str]:
     return lines
 
 
+def serve_part(report: dict[str, Any]) -> list[str]:
+    """Table of benchmarks/results/serve.json: the labelling page."""
+    folders = report["folders"]
+    kinds = list(folders[0]["answers"])
+    lines = [
+        "## The page",
+        "",
+        f"`benchmarks/serve.py` ({report['machine']}): `fewlabels serve` on a hard folder of "
+        f"{folders[0]['classes']} made-up classes, {folders[0]['dim']} features per image, opened "
+        "from features that are known. Answers over HTTP: milliseconds, median (most), and the "
+        "largest in bytes as sent. `click`: to a label; `confirmed`: to 1,000 labels at once; "
+        "`thorough` and `outliers`: what the page fetches a moment later; `start`: all images.",
+        "",
+        f"| images | ready, s | {' | '.join(kinds)} |",
+        "|--:|--:|" + "--:|" * len(kinds),
+    ]
+    for each in folders:
+        answers = (
+            f"{cell['median_ms']:.0f} ({cell['max_ms']:.0f}) ms, {cell['largest_bytes']:,} B"
+            for cell in each["answers"].values()
+        )
+        lines.append(f"| {each['items']:,} | {each['ready_s']:.0f} | {' | '.join(answers)} |")
+    return lines
+
+
 def main() -> None:
     """Write BENCHMARKS.md."""
-    cpu, gpu, folders, following = (
+    cpu, gpu, folders, following, served = (
         json.loads((HERE / "results" / name).read_text())
-        for name in ("cpu.json", "h200.json", "folders.json", "next_labels.json")
+        for name in ("cpu.json", "h200.json", "folders.json", "next_labels.json", "serve.json")
     )
     head = [
         "# Benchmarks",
@@ -190,6 +215,8 @@ def main() -> None:
                 *folder_part(folders),
                 "",
                 *next_part(following),
+                "",
+                *serve_part(served),
                 "",
             ]
         )
