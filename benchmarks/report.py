@@ -192,17 +192,36 @@ def _short(value: Any) -> str:
     return ", ".join(f"{each:.2g}" if each < 100 else str(each) for each in values)
 
 
+def serve_part(report: dict[str, Any]) -> list[str]:
+    """Table of benchmarks/results/serve.json: the labelling page."""
+    folders = report["folders"]
+    kinds = list(folders[0]["answers"])
+    lines = [
+        "## The page",
+        "",
+        f"`benchmarks/serve.py` ({report['machine']}): `fewlabels serve` on a hard folder of "
+        f"{folders[0]['classes']} made-up classes, {folders[0]['dim']} features per image, opened "
+        "from features that are known. Answers over HTTP: milliseconds, median (most), and the "
+        "largest in bytes as sent. `click`: to a label; `confirmed`: to 1,000 labels at once; "
+        "`thorough` and `outliers`: what the page fetches a moment later; `start`: all images.",
+        "",
+        f"| images | ready, s | {' | '.join(kinds)} |",
+        "|--:|--:|" + "--:|" * len(kinds),
+    ]
+    for each in folders:
+        answers = (
+            f"{cell['median_ms']:.0f} ({cell['max_ms']:.0f}) ms, {cell['largest_bytes']:,} B"
+            for cell in each["answers"].values()
+        )
+        lines.append(f"| {each['items']:,} | {each['ready_s']:.0f} | {' | '.join(answers)} |")
+    return lines
+
+
 def main() -> None:
     """Write BENCHMARKS.md."""
-    cpu, gpu, folders, following, sensitivity = (
-        json.loads((HERE / "results" / name).read_text())
-        for name in (
-            "cpu.json",
-            "h200.json",
-            "folders.json",
-            "next_labels.json",
-            "sensitivity.json",
-        )
+    names = ("cpu", "h200", "folders", "next_labels", "sensitivity", "serve")
+    cpu, gpu, folders, following, sensitivity, served = (
+        json.loads((HERE / "results" / f"{name}.json").read_text()) for name in names
     )
     head = [
         "# Benchmarks",
@@ -225,6 +244,8 @@ def main() -> None:
                 *next_part(following),
                 "",
                 *sensitivity_part(sensitivity),
+                "",
+                *serve_part(served),
                 "",
             ]
         )

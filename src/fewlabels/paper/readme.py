@@ -10,20 +10,19 @@ from fewlabels.paper.published import DATASETS, SHOTS, Accuracy
 from fewlabels.paper.report import difference, read_reports, words_of
 
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
-TABLES = ("table5", "table6")
+TABLES = ("table5",)
+VARIANT = "map"  # the paper's method; results/ has the others
 
 
 def format_results(folder: Path) -> str:
-    """The measured rows of Tables 5 and 6 as a Markdown table, with the conditions below."""
+    """The measured rows of PT+MAP in Table 5 as a Markdown table, with the conditions below."""
     reports = read_reports(folder, TABLES)
-    rows = [
+    kept = [
         row
         for report in reports
         for row in report["data"]["rows"]
-        if row["ours"] and all(row["ours"].values())
+        if row["variant"] == VARIANT and row["ours"] and all(row["ours"].values())
     ]
-    unique = {(row["features"], row["variant"]): row for row in reversed(rows)}
-    kept = [row for row in rows if unique[row["features"], row["variant"]] is row]
     if not kept:
         raise InputError(
             f"{folder} must hold measured rows of {' or '.join(TABLES)}, got none. "
@@ -83,10 +82,7 @@ def replace_results(text: str, results: str, *, name: str) -> str:
 
 
 def _line(row: Mapping[str, Any]) -> str:
-    cells = [
-        f"{DATASETS[row['dataset']]}, {row['backbone']}",
-        "MAP without PT" if row["variant"] == "map-without-pt" else row["method"],
-    ]
+    cells = [f"{DATASETS[row['dataset']]}, {row['backbone']}", row["method"]]
     for n_shot in ("1", "5"):
         published = Accuracy(*row["published"][n_shot]) if n_shot in row["published"] else None
         ours = row["ours"][n_shot]
