@@ -121,7 +121,7 @@ def read_settings(path: Path) -> Tuned:
         raise FileFormatError(
             f"{path} cannot be read ({error}). Give the settings.toml that `fewlabels tune` wrote."
         ) from error
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also of nested lists and very long numbers
         raise FileFormatError(f"{path} is not TOML ({error}). {again}") from error
     try:
         tuned = {method: _read_method(method, shots) for method, shots in content.items()}

@@ -117,7 +117,7 @@ class Journal:
         self.copy = TextCopy(path.with_name(COPY))
         try:
             self._db = self._connect(write=write)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             raise self._damaged(str(error)) from error
 
     def _connect(self, *, write: bool) -> sqlite3.Connection:
@@ -232,7 +232,7 @@ class Journal:
     def _ask(self, query: str, *values: object) -> list[Any]:
         try:
             return _ask(self._db, query, *values)
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             raise self._damaged(str(error)) from error
 
     @contextmanager

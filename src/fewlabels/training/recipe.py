@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Self, get_args, get_origin
 
 from fewlabels.errors import FileFormatError, InputError, unknown_choice
+from fewlabels.io.files import reading
 
 OBJECTIVES = ("plain", "rotation", "mixup+rotation")
 HEADS = ("cosine", "linear")
@@ -255,10 +256,11 @@ def read_values(recipe: str | Path) -> dict[str, Any]:
             raise InputError(
                 f"recipe must be one of {', '.join(list_recipes())} or a TOML file, got '{recipe}'."
             )
-        text = path.read_text(encoding="utf-8")
+        with reading(path, holds="a recipe as TOML"):
+            text = path.read_text(encoding="utf-8")
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also of nested lists and very long numbers
         raise FileFormatError(f"recipe {recipe} is not TOML ({error}).") from error
 
 
@@ -271,7 +273,7 @@ def apply_change(values: dict[str, Any], change: str) -> None:
         )
     try:
         value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         value = text  # a bare word: backbone=resnet18
     *parents, last = name.strip().split(".")
     place: Any = values

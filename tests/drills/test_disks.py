@@ -1,0 +1,140 @@
+"""Full and read-only disks: the old state stays readable, and a decision that was not kept is named.
+
+On commit 7d831a6 a decision on a full disk was answered by a bare 500, thumbnails by 404, the
+creation of a project ended in tracebacks, and a read-only project was "not a labelling project".
+"""
+
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fewlabels.errors import FewLabelsError, InputError
+from fewlabels.features import FeatureSet
+from fewlabels.io.files import write_file
+from fewlabels.labeling.project import Project
+
+ROWS = np.random.default_rng(0).gamma(1.0, size=(40, 6)).astype(np.float32)
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no such signals")
+
+
+def make(folder: Path) -> Project:
+    names = [f"{i}.jpg" for i in range(40)]
+    features = FeatureSet.from_arrays(ROWS, [-1] * 40, [], {}, names)
+    return Project.create(folder, features, title="t", labels={"0.jpg": "a", "1.jpg": "b"})
+
+
+class Full:
+    """A disk on which no file may grow beyond a number of bytes, as on a full one."""
+
+    def __init__(self, n_bytes: int) -> None:
+        self.n_bytes = n_bytes
+
+    def __enter__(self) -> None:
+        self.before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (self.n_bytes, self.before[1]))
+
+    def __exit__(self, *_: object) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, self.before)
+
+
+def test_decisions_on_a_full_disk(drill, tmp_path):
+    with make(tmp_path / "p") as project:
+        journal = project.journal
+        for rng in drill.tries("full disk: decisions", 20, 400):
+            name, label = f"{rng.randrange(40)}.jpg", f"class {rng.randrange(4)}"
+            before = journal.current
+            kept, words = False, ""
+            with Full(rng.randrange(60_000)):
+                try:
+                    journal.decide({name: label}, origin="person")
+                    kept = True
+                except InputError as error:
+                    words = str(error)
+            now = journal.current
+            if kept:
+                good = now[name].label == label
+            else:
+                good = now == before and "The decision was not kept. Free some space" in words
+            journal.decide({name: label}, origin="person")  # there is room again
+            with Project.open(tmp_path / "p") as other:
+                good &= other.journal.current[name].label == label
+            drill.judge(good, f"{kept} {words}")
+
+
+def test_projects_made_on_a_full_disk(drill, tmp_path):
+    for rng in drill.tries("full disk: projects made", 10, 200):
+        folder = tmp_path / "p"
+        try:
+            with Full(rng.randrange(70_000)):
+                make(folder).close()
+        except FewLabelsError as error:
+            good = "cannot be written" in str(error) and not folder.exists()
+        else:
+            good = folder.exists()
+        if not folder.exists():
+            make(folder).close()
+        with Project.open(folder) as project:
+            good &= len(project.journal.current) == 2
+        drill.judge(good and len(list(tmp_path.iterdir())) == 1, str(list(tmp_path.iterdir())))
+        shutil.rmtree(folder)
+
+
+def test_files_on_a_full_disk(drill, tmp_path):
+    path = tmp_path / "labels.csv"
+    write_file(path, b"old")
+    for rng in drill.tries("full disk: files", 20, 400):
+        try:
+            with Full(rng.randrange(2000)):
+                write_file(path, bytes(1000))
+        except InputError:
+            good = path.read_bytes() == b"old"
+        else:
+            good = path.read_bytes() == bytes(1000)
+            write_file(path, b"old")
+        drill.judge(good and len(list(tmp_path.iterdir())) == 1, "changed or left over")
+
+
+READ = """
+import os, sys
+from pathlib import Path
+if os.geteuid() == 0:
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+from fewlabels.errors import InputError
+from fewlabels.labeling.project import Project
+folder = Path(sys.argv[1])
+with Project.open(folder) as project:
+    assert len(project.journal.current) == 2
+    assert len(project.load()) == 40
+try:
+    Project.open(folder, write=True)
+except InputError as error:
+    assert "Copy the project to a place where you may write" in str(error), error
+else:
+    raise SystemExit("it was opened for writing")
+print("fine")
+"""
+
+
+def test_a_read_only_project_can_be_read():
+    """Commit 7d831a6 said that it "is not a labelling project"."""
+    folder = Path("/tmp") / f"fewlabels-drill-{os.getpid()}"  # others may not look into tmp_path
+    folder.mkdir()
+    try:
+        make(folder / "p").close()
+        for path in (folder / "p").iterdir():
+            path.chmod(0o444)
+        (folder / "p").chmod(0o555)
+        command = [sys.executable, "-c", READ, str(folder / "p")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.stdout == "fine\n", done.stderr
+    finally:
+        (folder / "p").chmod(0o755)
+        shutil.rmtree(folder)

@@ -1,0 +1,270 @@
+"""The server under hostile requests, slow clients and many people at once.
+
+On commit 7d831a6, NaN, Infinity and half surrogate pairs were answered by 500, and 1,500 clients
+that sent nothing locked everybody else out.
+"""
+
+import json
+import random
+import resource
+import socket
+import string
+import sys
+import threading
+import time
+
+import httpx
+import numpy as np
+import pytest
+import uvicorn
+
+from fewlabels.features import FeatureSet
+from fewlabels.labeling import connections
+from fewlabels.labeling.connections import PromptProtocol
+from fewlabels.labeling.project import Project
+from fewlabels.labeling.server import bind, make_app
+from fewlabels.labeling.session import Session
+
+TOKEN = "token"
+N = 60
+ROWS = np.random.default_rng(0).gamma(1.0, size=(N, 6)).astype(np.float32)
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no such signals")
+
+
+@pytest.fixture
+def session(tmp_path):
+    features = FeatureSet.from_arrays(ROWS, [-1] * N, [], {}, [f"{i}.jpg" for i in range(N)])
+    labels = {f"{i}.jpg": "ab"[i % 2] for i in range(4)}
+    session = Session(Project.create(tmp_path / "p", features, title="t", labels=labels))
+    yield session
+    session.close()
+
+
+@pytest.fixture
+def app_and_port(session):
+    listener = bind(0)
+    port = listener.getsockname()[1]
+    return make_app(session, token=TOKEN, port=port), listener, port
+
+
+@pytest.fixture
+def address(app_and_port):
+    app, listener, port = app_and_port
+    config = uvicorn.Config(app, http=PromptProtocol, log_level="critical", lifespan="off")
+    server = uvicorn.Server(config)
+    listener.listen(1024)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    yield f"http://127.0.0.1:{port}"
+    server.should_exit = True
+    thread.join()
+    listener.close()
+
+
+def make_client(address: str) -> httpx.Client:
+    headers = {"x-fewlabels-token": TOKEN, "content-type": "application/json"}
+    client = httpx.Client(base_url=address, trust_env=False, headers=headers, timeout=120)
+    assert client.get(f"/?token={TOKEN}").status_code == 303
+    return client
+
+
+TEXTS = [
+    *(
+        "",
+        "leek",
+        "\ud800",
+        "\0",
+        "=1+1",
+        "<script>alert(1)</script>",
+        "../../etc/passwd",
+        "é" * 300,
+    ),
+    *("\u202e", "' OR 1=1 --", "%s%n", "a" * 5000, " ", "\n"),
+]
+NUMBERS = [0, 1, -1, 59, 60, 10**9, 2**63, 10**40, 0.5, float("nan"), float("inf"), True, None]
+
+
+def value(rng: random.Random, depth: int = 0) -> object:
+    kind = rng.randrange(5 if depth < 3 else 3)
+    if kind < 2:
+        return rng.choice(NUMBERS if kind else TEXTS)
+    if kind == 2:
+        return rng.randrange(N)
+    if kind == 3:
+        return [value(rng, depth + 1) for _ in range(rng.randrange(5))]
+    return {rng.choice(FIELDS): value(rng, depth + 1) for _ in range(rng.randrange(4))}
+
+
+FIELDS = ["items", "label", "labels", "mark", "old", "new", "batch", "since", "x", "__proto__"]
+
+
+def request(rng: random.Random, paths: list[tuple[str, str]]) -> tuple[str, str, bytes | None]:
+    """A method, a URL and a body for one of the operations that the OpenAPI description lists."""
+    method, path = rng.choice(paths)
+    words = [str(rng.choice([*TEXTS, *NUMBERS])), "".join(rng.choices(string.printable, k=5)), "1"]
+    for name in ("{name}", "{item}", "{form}"):
+        path = path.replace(
+            name, httpx.URL("/", params={"q": rng.choice(words)}).query.decode()[2:]
+        )
+    if rng.random() < 0.3:
+        name = rng.choice(("since", "full", "abstain", "token"))
+        path += f"?{name}={rng.choice(('nan', '-1', '1e999', '', '9' * 30, 'x', '%00', '%ff'))}"
+    if method == "GET":
+        return method, path, None
+    if rng.random() < 0.1:
+        return method, path, rng.randbytes(rng.randrange(60))
+    body: object = value(rng)
+    if rng.random() < 0.8:
+        body = {
+            name: rng.choice((value(rng), [rng.randrange(N)], rng.choice(TEXTS)))
+            for name in rng.sample(FIELDS[:7], rng.randrange(1, 4))
+        }
+    return method, path, json.dumps(body).encode()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_hostile_requests(drill, session, app_and_port, tmp_path):
+    """No server error, and nothing outside the project is touched."""
+    from starlette.testclient import TestClient
+
+    app, listener, port = app_and_port
+    listener.close()
+    described = app.openapi()["paths"]
+    paths = [(verb.upper(), path) for path, verbs in described.items() for verb in verbs]
+    assert len(paths) >= 12
+    headers = {"host": f"127.0.0.1:{port}", "x-fewlabels-token": TOKEN}
+    headers |= {"content-type": "application/json", "cookie": f"fewlabels-{port}={TOKEN}"}
+    beside = tmp_path / "beside"
+    beside.mkdir()
+    with TestClient(app, headers=headers, raise_server_exceptions=False) as client:
+        for rng in drill.tries("hostile requests", 300, 10_000):
+            method, path, body = request(rng, paths)
+            try:
+                answer = client.request(method, path, content=body, follow_redirects=False)
+            except (httpx.InvalidURL, UnicodeError):
+                drill.judge(True, "")  # no such request can be sent
+                continue
+            drill.judge(answer.status_code < 500, f"{method} {path} {body!r}: {answer.status_code}")
+    assert list(beside.iterdir()) == []
+    session.decide([0], "a")
+    assert session.state.given["0.jpg"].label == "a"
+
+
+def test_nan_and_half_surrogates_are_refused_in_words(address):
+    """Commit 7d831a6 answered these by 500."""
+    with make_client(address) as client:
+        bodies = ['{"items": [NaN], "label": "a"}', '{"items": [Infinity], "label": "a"}']
+        bodies += ['{"items": [0], "label": "\\ud800"}']
+        for body in bodies:
+            answer = client.post("/api/decide", content=body)
+            assert answer.status_code == 422, body
+            assert answer.json()["error"]
+        answer = client.post("/api/relabel", content='{"old": "\\udfff", "new": null}')
+        assert answer.status_code == 422
+
+
+def test_eight_people_at_once(drill, session, address):
+    """Every acknowledged decision is in the journal, in the order of each person."""
+    for rng in drill.tries("eight people clicking", 2, 30):
+        told: list[list[tuple[int, str]]] = [[] for _ in range(8)]
+
+        def click(person, seed, told=told):
+            own = random.Random(seed)
+            with make_client(address) as client:
+                for number in range(6):
+                    row, label = own.randrange(N), f"{person}-{number}"
+                    answer = client.post("/api/decide", json={"items": [row], "label": label})
+                    if answer.status_code == 200:
+                        told[person].append((row, label))
+
+        people = [threading.Thread(target=click, args=(i, rng.random())) for i in range(8)]
+        for each in people:
+            each.start()
+        for each in people:
+            each.join()
+        journal = session.project.journal
+        kept = {row: journal.history(f"{row}.jpg") for row in range(N)}
+        good = all(len(some) == 6 for some in told)
+        for some in told:
+            times = []
+            for row, label in some:
+                found = [entry["time"] for entry in kept[row] if entry["label"] == label]
+                good &= bool(found)
+                times.append(found[-1] if found else "")
+            good &= times == sorted(times)
+        drill.judge(good, str(told)[:300])
+
+
+def test_a_thousand_connections(drill, address):
+    connections.raise_limit()
+    port = int(address.rpartition(":")[2])
+    ask = f"GET / HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\ncookie: fewlabels-{port}={TOKEN}\r\n\r\n"
+    for _ in drill.tries("1,000 connections at once", 1, 10):
+        opened = []
+        for _ in range(1000):
+            opened.append(socket.create_connection(("127.0.0.1", port), timeout=120))
+        for each in opened:
+            each.sendall(ask.encode())
+        answers = [each.recv(12) for each in opened]
+        for each in opened:
+            each.close()
+        good = sum(answer == b"HTTP/1.1 200" for answer in answers)
+        drill.judge(good == 1000, f"{good} of 1,000 were answered")
+
+
+def test_slow_clients_do_not_lock_others_out(drill, address, monkeypatch):
+    """Clients that never finish a request: a new one is let in, and descriptors are bounded."""
+    port = int(address.rpartition(":")[2])
+    monkeypatch.setattr(connections, "MOST_FILES", 400)
+    limit = connections.most_waiting()
+    assert limit < 400
+    for _ in drill.tries("500 slow clients, 272 let wait", 1, 10):
+        slow = [socket.create_connection(("127.0.0.1", port), timeout=60) for _ in range(500)]
+        for each in slow:
+            each.sendall(b"GET / HTTP/1.1\r\nhost:")
+        with make_client(address) as client:
+            good = client.get("/api/state").status_code == 200
+        good &= len(PromptProtocol.waiting) <= limit
+        for each in slow:
+            each.close()
+        drill.judge(good, f"{len(PromptProtocol.waiting)} wait")
+
+
+def test_a_request_that_does_not_come_in_time_is_cut_off(address, monkeypatch):
+    monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.2)
+    port = int(address.rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as slow:
+        slow.sendall(b"POST /api/decide HTTP/1.1\r\n")
+        try:
+            assert slow.recv(10) == b""
+        except ConnectionResetError:
+            pass
+
+
+def test_the_background_answer_survives_an_error(session, monkeypatch, caplog):
+    """On commit 7d831a6 one exception ended all later answers until a restart."""
+    from fewlabels.labeling import session as module
+
+    fail = [True]
+
+    def suggest(*arguments, **options):
+        if fail.pop() if fail else False:
+            raise RuntimeError("once")
+        return [5]
+
+    monkeypatch.setattr(module, "suggest", suggest)
+    session.decide([10], "a")
+    while fail:
+        time.sleep(0.01)
+    session.decide([11], "b")
+    while not session.state.settled:
+        time.sleep(0.01)
+    assert session.state.suggested == [5]
+
+
+def test_descriptors_are_limited():
+    connections.raise_limit()
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert connections.most_waiting() < soft
