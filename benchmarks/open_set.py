@@ -10,12 +10,12 @@ OSLO (Boudiaf et al. 2023): two rounds of
     xi_i = sigmoid(sum_k z_ik cos(x_i, m_k) / 0.05);  z_i = softmax_k(xi_i cos(x_i, m_k) / 0.1)
     m_k  = mean of the support rows of class k (weight 1) and the queries (weight xi_i z_ik)
     score of an outlier 1 - xi; rows centered by their joint mean, norm 1.
-EOL: l_ik = 10 (exp(e_k) cos(x_i, m_k) + d_k);
-    inlier probability i = sigmoid(logsumexp_k l - log W + log b), p = i softmax(l); Adam (rate 0.01,
-    50 steps) on m, e, d of   cross-entropy(support) + conditional entropy / W + divergences of the
-    mean class part and of the outlier part from 1/W and b; b is the assumed part of outliers, 0.5,
-    0.3 and 0.7 for the three mixtures: it is told. Rows centered by their joint mean here, because
-    the mean of the base classes is not in a features file.
+EOL: l_ik = 10 (exp(e_k) cos(x_i, m_k) + d_k), inlier probability
+    v = sigmoid(logsumexp_k l - log W + log b), p = v softmax(l); Adam (rate 0.01, 50 steps) on m, e
+    and d of cross-entropy(support) + conditional entropy / W + divergences of the mean class part
+    and of the outlier part from 1/W and b. The assumed part b of outliers is told: 0.5, 0.3 and 0.7
+    for the three mixtures. Rows are centered by their joint mean here, because a features file
+    does not hold the mean of the base classes.
 Ours: labels of `map-folder`, score `confidence.outlier_probabilities` of its rows.
 """
 

@@ -18,7 +18,10 @@ NAMES = np.array(["rook", "ibis", "crow"])
 # which need the true labels, or a mean of base classes
 UNFIT = ("map-truth", "simpleshot-cl2n")
 METHODS = [name for name in method_names() if name not in UNFIT]
-NOT_LINEAR = ("laplacianshot", "tafssl", "label-spreading", "dsn", "sgc")
+NOT_LINEAR = (
+    *("laplacianshot", "tafssl", "tafssl-ica", "label-spreading", "dsn", "sgc"),
+    *("matching", "ilpc"),
+)
 EVERY_METHOD = pytest.mark.parametrize("method", METHODS)
 
 

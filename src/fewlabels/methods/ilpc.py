@@ -121,7 +121,7 @@ register(
         Pipeline.parse("power(0.5) | unit | center(joint) | unit"),
         assign_ilpc,
         knobs=(
-            replace(N_NEIGHBORS, default=NEIGHBORS, grid=(5, 10, 15, 20, 30)),
+            replace(N_NEIGHBORS, default=NEIGHBORS, grid=(5, 10, 15, 20, 30), symbol="neighbors"),
             Knob(
                 "spread",
                 "part of a label that comes from other rows",
