@@ -15,6 +15,7 @@ from fewlabels.cli.console import EXIT_INTERRUPTED, say
 from fewlabels.cli.data import data_app
 from fewlabels.cli.doctor import doctor_command
 from fewlabels.cli.evaluate import evaluate_command
+from fewlabels.cli.export import ExportCommand, export_command
 from fewlabels.cli.extract import extract_command
 from fewlabels.cli.label import label_command, next_command
 from fewlabels.cli.options import GroupedCommand, MethodCommand
@@ -59,6 +60,7 @@ app.command("label", cls=GroupedCommand)(label_command)
 app.command("next", cls=GroupedCommand)(next_command)
 app.command("serve", cls=GroupedCommand)(serve_command)
 app.command("predict", cls=GroupedCommand)(predict_command)
+app.command("export", cls=ExportCommand)(export_command)
 app.command("extract")(extract_command)
 app.command("doctor")(doctor_command)
 app.command("evaluate", cls=MethodCommand)(evaluate_command)
