@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from fewlabels.fitting import Fitted as Fitted
     from fewlabels.fitting import classify as classify
     from fewlabels.fitting import fit as fit
+    from fewlabels.labeling import export_labels as export_labels
     from fewlabels.labeling import label_folder as label_folder
     from fewlabels.methods import Assignment as Assignment
     from fewlabels.methods import Knob as Knob
@@ -55,7 +56,7 @@ _NAMES = {  # by module; `tests/test_package.py` keeps this and the imports abov
     "evaluation": "Episodes EvaluationResult draw_as_authors evaluate sample_episodes",
     "features": "FeatureSet load_embedded read_features",
     "fitting": "Fitted classify fit",
-    "labeling": "label_folder",
+    "labeling": "export_labels label_folder",
     "methods": "Assignment Knob Method Reference configure make_assignment method_names register",
     "preprocess": "Pipeline Step",
     "transport": "AtLeast Estimated Free Prior Sizes Uniform solve_transport",

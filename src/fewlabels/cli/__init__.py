@@ -17,6 +17,7 @@ from fewlabels.cli.console import EXIT_INTERRUPTED, say
 from fewlabels.cli.data import data_app
 from fewlabels.cli.doctor import doctor_command
 from fewlabels.cli.evaluate import evaluate_command
+from fewlabels.cli.export import ExportCommand, export_command
 from fewlabels.cli.extract import extract_command
 from fewlabels.cli.label import label_command, next_command
 from fewlabels.cli.leaderboard import leaderboard_command
@@ -71,6 +72,9 @@ app.command("serve", cls=GroupedCommand, short_help="Check and correct labels on
 )
 app.command("predict", cls=GroupedCommand, short_help="Label new images with a saved model.")(
     predict_command
+)
+app.command("export", cls=ExportCommand, short_help="Labels in the layout of other tools.")(
+    export_command
 )
 app.command("check", short_help="Verify a project, and repair it.")(check_command)
 app.command("extract", short_help="Compute features of images.")(extract_command)

@@ -1,6 +1,7 @@
 """Labelling: all labels of a folder from a few, with projects, outputs, report and web page."""
 
 from fewlabels.labeling.collection import Collection, Extraction
+from fewlabels.labeling.exports import export_labels
 from fewlabels.labeling.inputs import Inputs, read_inputs
 from fewlabels.labeling.label import label_folder
 from fewlabels.labeling.outcome import Outcome, label_inputs, suggest_next
@@ -13,6 +14,7 @@ __all__ = [
     "Inputs",
     "Outcome",
     "Project",
+    "export_labels",
     "label_folder",
     "label_inputs",
     "predict_images",

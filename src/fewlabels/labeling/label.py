@@ -13,6 +13,7 @@ from fewlabels.labeling.inputs import files_read, identify, read_inputs
 from fewlabels.labeling.labels_file import check_truth
 from fewlabels.labeling.outcome import Outcome, label_inputs
 from fewlabels.labeling.outputs import (
+    LABEL_STUDIO_PREFIX,
     check_abstain,
     check_class_folders,
     check_table,
@@ -22,8 +23,6 @@ from fewlabels.labeling.outputs import (
 )
 from fewlabels.labeling.predict import check_model, save_model
 from fewlabels.labeling.report import write_report
-
-LABEL_STUDIO_PREFIX = "/data/local-files/?d="  # of files on the disk of Label Studio's server
 
 
 def label_folder(

@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from fewlabels.errors import FileFormatError, InputError
 from fewlabels.io.words import count, listing, unescape_formula
-from fewlabels.labeling.journal import MODEL
+from fewlabels.labeling.journal import IMPORT, MODEL
 
 NAME_COLUMNS = ("path", "file_name", "filename", "file", "image", "name")
 LABEL_COLUMNS = ("label", "class", "category")
-ORIGIN = "origin"  # the column of files that fewlabels wrote
+ORIGIN, CONFIDENCE = "origin", "confidence"  # columns of files that fewlabels wrote
 FOLDERS = "folders"  # as true labels: the names of the sub-folders
 SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods", ".numbers")
 UNLABELLED_FOLDERS = ("unlabelled", "unlabeled")  # sub-folders that are not a class
@@ -30,6 +30,56 @@ class LabelsRead(NamedTuple):
 
     labels: dict[str, str]
     remarks: tuple[str, ...] = ()
+
+
+class LabelsWritten(NamedTuple):
+    """Labels with origin and confidence by item name, and remarks for the person."""
+
+    labels: dict[str, tuple[str, str, float]]
+    remarks: tuple[str, ...] = ()
+
+
+def read_label_rows(path: Path, names: Sequence[str], *, root: Path | None = None) -> LabelsWritten:
+    """All labels of a CSV file, predictions included; the origin is "import" where none is written.
+
+    Rows of paths that are not among `names` are left out with a remark. Contradictions are refused.
+
+    Args:
+        path: As in `read_labels`.
+        names: The names of the items.
+        root: The folder of the items.
+    """
+    lookup = _Lookup(names, root, beside=path.parent)
+    found: dict[str, tuple[str, str, float]] = {}
+    unknown = []
+    for row in _read_rows(path):
+        where = f"{path}, line {row.line}: "
+        label = check_label(row.label, where=where)
+        name = lookup.find(row.path)
+        if name is None:
+            unknown.append(row.path)
+        elif label:
+            if name in found and found[name][0] != label:
+                raise InputError(
+                    f"{where}{row.path} is '{_short(found[name][0])}' and '{_short(label)}'. "
+                    "Keep one of the lines."
+                )
+            found[name] = (label, row.origin or IMPORT, _confidence(row.confidence, where))
+    if unknown and not found:
+        raise InputError(
+            f"{path}: none of its {count(len(unknown), 'path')} is among the {len(names):,} items, "
+            f"such as {unknown[0]}. Paths are relative to the folder of images."
+        )
+    lost = listing(unknown, most=MOST_SHOWN)
+    remarks = (f"{path}: {count(len(unknown), 'path')} not found, left out: {lost}.",)
+    return LabelsWritten(found, remarks if unknown else ())
+
+
+def _confidence(text: str, where: str) -> float:
+    try:
+        return float(text or 1)
+    except ValueError:
+        raise InputError(f"{where}confidence must be a number, got '{text}'.") from None
 
 
 def read_labels(path: Path, names: Sequence[str], *, root: Path | None = None) -> LabelsRead:
@@ -48,7 +98,7 @@ def read_labels(path: Path, names: Sequence[str], *, root: Path | None = None) -
     lookup = _Lookup(names, root, beside=path.parent)
     first: dict[str, tuple[int, str]] = {}  # item: line and label
     unknown, contrary, again, predicted = [], [], [], []
-    for line, written, label, origin in _read_rows(path):
+    for line, written, label, origin, _ in _read_rows(path):
         if origin == MODEL:  # a file that fewlabels wrote: a prediction is not a person's label
             predicted.append(line)
             continue
@@ -256,8 +306,16 @@ def _normal(name: str) -> str:
     return unicodedata.normalize("NFC", name.strip().replace("\\", "/").removeprefix("./"))
 
 
-def _read_rows(path: Path) -> Iterable[tuple[int, str, str, str]]:
-    """(line number, name, label, origin) of each row that is not blank."""
+class _Row(NamedTuple):
+    line: int
+    path: str
+    label: str
+    origin: str
+    confidence: str
+
+
+def _read_rows(path: Path) -> Iterable[_Row]:
+    """Each row that is not blank."""
     if not path.is_file():
         raise FileFormatError(f"{path} is not a file of labels. Check the path for typos.")
     text = _read_text(path)
@@ -283,14 +341,14 @@ def _read_rows(path: Path) -> Iterable[tuple[int, str, str, str]]:
             f"path (or {', '.join(NAME_COLUMNS[1:])}) and label (or {', '.join(LABEL_COLUMNS[1:])})"
             f", got '{first[:80]}'. {way}"
         )
-    origin_at = header.index(ORIGIN) if ORIGIN in header else None
+    others = [header.index(word) if word in header else None for word in (ORIGIN, CONFIDENCE)]
     line = 1
     try:
         for row in reader:
             if line > 1 and any(word.strip() for word in row):
                 row = [*row, *[""] * (len(header) - len(row))]
-                origin = "" if origin_at is None else row[origin_at].strip().lower()
-                yield line, row[name_at], row[label_at], origin
+                origin, confidence = ("" if at is None else row[at].strip() for at in others)
+                yield _Row(line, row[name_at], row[label_at], origin.lower(), confidence)
             line = reader.line_num + 1
     except csv.Error as error:
         raise FileFormatError(

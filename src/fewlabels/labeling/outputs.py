@@ -29,6 +29,9 @@ UNKNOWN_FOLDER = "unlabelled"  # of images that the model left without a label
 FORBIDDEN = re.compile(r'[<>:"/\\|?*\x00-\x1f]')  # in file names on Windows, the strictest system
 NONE = "none_of_these"  # the column of the probability of belonging to no class
 TABLES = (".csv", ".parquet")
+LABEL_STUDIO_PREFIX = "/data/local-files/?d="  # of files on the disk of Label Studio's server
+# Names that Windows keeps for devices, with any suffix.
+RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
 LONGEST_NAME = 120  # bytes of UTF-8 of a folder's name; file systems allow 255
 
 
@@ -170,10 +173,12 @@ def write_label_studio(path: Path, rows: Sequence[LabelRow], *, prefix: str) -> 
 
 
 def to_label_studio(rows: Sequence[LabelRow], *, prefix: str) -> bytes:
-    """Tasks with predictions for Label Studio's import, `<Choices name="label" toName="image">`.
+    """Tasks for Label Studio's import, `<Choices name="label" toName="image">`.
+
+    Labels of the model become predictions; those that a person or a file gave, annotations.
 
     Args:
-        rows: Rows without a label become tasks without a prediction.
+        rows: Rows without a label become tasks without either.
         prefix: What comes before each path, such as "/data/local-files/?d=photos/".
     """
     tasks = [_task(row, prefix) for row in rows]
@@ -189,12 +194,12 @@ def _task(row: LabelRow, prefix: str) -> dict[str, Any]:
             "type": "choices",
             "value": {"choices": [row.label]},
         }
-        prediction = {
-            "model_version": f"fewlabels ({row.origin})",
-            "score": row.confidence,
-            "result": [choice],
-        }
-        task["predictions"] = [prediction]
+        if row.origin == MODEL:
+            version = f"fewlabels ({row.origin})"
+            found = {"model_version": version, "score": row.confidence, "result": [choice]}
+            task["predictions"] = [found]
+        else:
+            task["annotations"] = [{"result": [choice]}]
     return task
 
 
@@ -281,6 +286,8 @@ def folder_names(labels: set[str]) -> dict[str, str]:
     for label in sorted(labels):
         allowed = FORBIDDEN.sub("_", label).strip(". ").encode()[:LONGEST_NAME]
         plain = allowed.decode(errors="ignore").rstrip(". ") or "_"
+        if RESERVED.fullmatch(plain):
+            plain = f"_{plain}"
         name, number = plain, 2
         while name.lower() in taken:
             name, number = f"{plain}-{number}", number + 1

@@ -1,0 +1,163 @@
+"""Format: a way to write labelled images for another program, declared once; and the registry.
+
+A format's file declares it and registers it. The choices of `export_labels`, of `fewlabels export`
+and of messages are derived from the registry.
+"""
+
+import json
+import shutil
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+
+from PIL import Image, ImageOps
+
+from fewlabels.data.decoding import UnreadableImageError
+from fewlabels.errors import InputError, unknown_choice
+
+TRAIN, VALIDATION, TEST = "train", "validation", "test"
+SHORT_SPLITS = {TRAIN: "train", VALIDATION: "val", TEST: "test"}
+
+
+class Item(NamedTuple):
+    """One item to write."""
+
+    path: str  # below the folder of the images, with forward slashes
+    label: str  # "" without one
+    origin: str  # person, import, confirmed, model, or "" without a label
+    confidence: float
+    file: Path | None = None  # where the picture is; None without one
+    split: str = ""  # train, validation, test, or "" where there are no splits
+
+    @property
+    def is_predicted(self) -> bool:
+        """Whether the label is the model's."""
+        return self.origin == "model"
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """What a writer gets: the items, the classes, and how the target calls both."""
+
+    title: str
+    items: tuple[Item, ...]
+    class_names: tuple[str, ...]  # of the labels, sorted
+    target_names: dict[str, str]  # what the target calls each class
+    link: bool = False  # pictures are linked, not copied
+    prefix: str = ""  # before each path, for programs that open the pictures where they are
+
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """The number of each class, from 0 in the order of `class_names`."""
+        return {name: number for number, name in enumerate(self.class_names)}
+
+    @property
+    def targets(self) -> list[str]:
+        """What the target calls the classes, in the order of their numbers."""
+        return [self.target_names[name] for name in self.class_names]
+
+    @property
+    def splits(self) -> list[str]:
+        """The splits that have items, in the order train, validation, test; "" for no split."""
+        used = {item.split for item in self.items}
+        return [split for split in ("", TRAIN, VALIDATION, TEST) if split in used]
+
+    def of(self, split: str) -> list[Item]:
+        """The items of one split."""
+        return [item for item in self.items if item.split == split]
+
+    def place(self, item: Item, target: Path) -> None:
+        """Copy or link a picture to `target`, a path where there is nothing."""
+        assert item.file is not None, "`export_labels` gives such formats only items with a file"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if self.link:
+            target.symlink_to(item.file.absolute())
+        else:
+            shutil.copy2(item.file, target)
+
+
+def keep_names(labels: set[str]) -> dict[str, str]:
+    """Every class under its own name: for targets that allow any text."""
+    return {label: label for label in labels}
+
+
+@dataclass(frozen=True)
+class Format:
+    """How one program wants labelled images."""
+
+    name: str
+    words: str  # what is written, in one line
+    write: Callable[[Path, Dataset], None] = field(repr=False)
+    needs_pictures: bool = False
+    lists_unlabelled: bool = False  # items without a label are written too
+    always_split: bool = False  # without a split all items are in "train"
+    rename: Callable[[set[str]], dict[str, str]] = field(default=keep_names, repr=False)
+
+
+_FORMATS: dict[str, Format] = {}
+
+
+def register(*formats: Format) -> None:
+    """Make formats known by name; a name that is taken is refused."""
+    for each in formats:
+        if each.name in _FORMATS:
+            raise InputError(f"format '{each.name}' is registered already. Choose another name.")
+        _FORMATS[each.name] = each
+
+
+def format_names() -> tuple[str, ...]:
+    """The names of all formats, in the order of registration."""
+    return tuple(_FORMATS)
+
+
+def find_format(name: str) -> Format:
+    """A format by its name."""
+    if name not in _FORMATS:
+        raise unknown_choice("to", name, _FORMATS)
+    return _FORMATS[name]
+
+
+def unique_names(paths: Iterable[str], *, stems: bool = False) -> list[str]:
+    """A file name for each path, all different, even where capital letters do not count.
+
+    Args:
+        paths: With forward slashes.
+        stems: Make the names different even without their suffixes.
+
+    >>> unique_names(["a/1.jpg", "b/1.JPG", "c/1.png"])
+    ['1.jpg', '1-2.JPG', '1.png']
+    >>> unique_names(["a/1.jpg", "c/1.png"], stems=True)
+    ['1.jpg', '1-2.png']
+    """
+    names, taken = [], set[str]()
+    for each in map(PurePosixPath, paths):
+        number, stem = 2, each.stem
+        while (key := (stem if stems else stem + each.suffix).lower()) in taken:
+            stem, number = f"{each.stem}-{number}", number + 1
+        taken.add(key)
+        names.append(stem + each.suffix)
+    return names
+
+
+def picture_size(item: Item) -> tuple[int, int]:
+    """Width and height of a picture in pixels, upright by its EXIF tag."""
+    try:
+        with Image.open(item.file or "") as image:
+            turned = image.getexif().get(ImageOps.ExifTags.Base.Orientation, 1) >= 5
+            return (image.height, image.width) if turned else image.size
+    except Exception as error:  # damaged bytes raise errors of any class
+        raise UnreadableImageError(item.path, "it is damaged") from error
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write a JSON file in UTF-8."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes((json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
+
+
+def write_lines(path: Path, lines: Sequence[str]) -> None:
+    """Write a text file in UTF-8, one line each."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes("".join(f"{line}\n" for line in lines).encode())

@@ -1,0 +1,333 @@
+"""export_labels: the labels of a project or a folder, written as another program wants them."""
+
+import secrets
+import shutil
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fewlabels.data import ImageSet, read_images
+from fewlabels.errors import FileFormatError, InputError
+from fewlabels.features import FeatureSet, read_features
+from fewlabels.features.extraction import Progress
+from fewlabels.features.store import FeatureStore
+from fewlabels.io.files import make_folder, unwritable
+from fewlabels.io.words import count, listing
+from fewlabels.labeling.collection import Collection, Extraction, known_names
+from fewlabels.labeling.exports.base import (
+    TRAIN,
+    Dataset,
+    Format,
+    Item,
+    find_format,
+)
+from fewlabels.labeling.exports.splits import (
+    NEAR,
+    check_fractions,
+    check_near,
+    find_groups,
+    split_groups,
+)
+from fewlabels.labeling.inputs import Named, identify
+from fewlabels.labeling.journal import IMPORT, MODEL
+from fewlabels.labeling.journal import NONE as NO_CLASS
+from fewlabels.labeling.labels_file import LabelsWritten, read_folder_names, read_label_rows
+from fewlabels.labeling.outputs import LABEL_STUDIO_PREFIX, check_abstain
+from fewlabels.labeling.project import FEATURES, Project
+
+MOST_SHOWN = 8  # classes or paths that a remark names
+
+
+class Exported(NamedTuple):
+    """What was written."""
+
+    output: Path
+    counts: dict[str, int]  # items by split; "" where there are no splits
+    n_groups: int  # of similar items that a split kept together; 0 without splits
+    remarks: tuple[str, ...]
+
+    def describe(self) -> str:
+        """One line: how many images, and in which splits.
+
+        >>> Exported(Path("out"), {"train": 8, "test": 2}, 9, ()).describe()
+        '10 images written to out: train 8, test 2 (9 groups of similar images, none divided).'
+        """
+        total = f"{count(sum(self.counts.values()), 'image')} written to {self.output}"
+        if "" in self.counts or not self.n_groups:
+            return f"{total}."
+        splits = ", ".join(f"{split} {n:,}" for split, n in self.counts.items())
+        groups = count(self.n_groups, "group")
+        return f"{total}: {splits} ({groups} of similar images, none divided)."
+
+
+def export_labels(
+    source: str | Path,
+    *,
+    to: str,
+    output: str | Path,
+    labels: str | Path | None = None,
+    photos: str | Path | None = None,
+    split: Sequence[float] | None = None,
+    near: float = NEAR,
+    seed: int = 0,
+    abstain: float = 0.0,
+    link: bool = False,
+    label_studio_prefix: str = LABEL_STUDIO_PREFIX,
+    backbone: str | None = None,
+    device: str = "auto",
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Exported:
+    """Write labelled images in the form that another program reads, as `fewlabels export` does.
+
+    Of a project, decisions and the model's last labels are written. The output is written
+    completely or not at all.
+
+    Args:
+        source: Labelling project, folder of images, or file of features.
+        to: Name of the format, see `format_names`.
+        output: A new or empty folder.
+        labels: CSV file with columns path and label, such as labels.csv, predictions included. If
+            left out: decisions and the model's labels of the project, or sub-folders of `source`.
+        photos: Where the images of a project are now, if they were moved.
+        split: Fractions of train and validation, or of train, validation and test. Images with
+            equal files or similar features are never divided.
+        near: Cosine of features from which images are similar; 1 compares files only.
+        seed: Another one gives other splits.
+        abstain: Confidence, 0 to 1, below which a predicted label is left out.
+        link: Link the pictures instead of copying them.
+        label_studio_prefix: What Label Studio needs before each path.
+        backbone: Computes the features of a folder, where they are not stored yet; as in
+            `label_folder`.
+        device: auto, cpu, cuda or mps.
+        on_progress: Called while features are computed.
+    """
+    form, output = find_format(to), Path(output)
+    fractions = check_fractions(split)
+    check_near(near)
+    check_abstain(abstain)
+    named = identify(Path(source))
+    root = named.root if photos is None else Path(photos)
+    _check_output(output, root)
+    if named.is_project:
+        found = _of_project(named, root, labels, is_moved=photos is not None)
+    else:
+        if photos is not None:
+            raise InputError(f"photos must be left out unless a project is given, got {photos}.")
+        found = _of_folder(named, labels)
+    items, remarks = _choose(form, found.items, abstain)
+    n_groups = 0
+    if fractions:
+        features = None
+        if near < 1:
+            extraction = Extraction(backbone, device, store=FeatureStore(), on_progress=on_progress)
+            features = found.features(items, extraction)
+        items, n_groups = _split(items, fractions, features, near=near, seed=seed)
+        remarks += _remark_splits(items, fractions)
+    elif form.always_split:
+        items = [item._replace(split=TRAIN if item.label else "") for item in items]
+    classes = {item.label for item in items if item.label}
+    data = Dataset(
+        found.title,
+        tuple(items),
+        tuple(sorted(classes)),
+        form.rename(classes),
+        link,
+        label_studio_prefix,
+    )
+    _write(form, output, data)
+    counts = Counter(item.split for item in items)
+    renamed = [f"'{old}' as '{new}'" for old, new in data.target_names.items() if old != new]
+    if renamed:
+        shown = listing(sorted(renamed), most=MOST_SHOWN)
+        remarks.append(
+            f"{count(len(renamed), 'class', 'classes')} renamed, as {to} or a file system does "
+            f"not allow the name: {shown}."
+        )
+    by_split = {split: counts[split] for split in data.splits}
+    return Exported(output, by_split, n_groups, (*found.remarks, *remarks))
+
+
+class _Found(NamedTuple):
+    """Items with labels, and how to get their features."""
+
+    title: str
+    items: list[Item]
+    features_of: Callable[[Extraction], FeatureSet]
+    remarks: tuple[str, ...]
+
+    def features(self, items: list[Item], extraction: Extraction) -> NDArray[np.floating[Any]]:
+        """The features of items, (N, D); zeros, which are like nothing, where there are none."""
+        collection = Collection.of_features(self.features_of(extraction))
+        found = np.zeros((len(items), collection.features.shape[1]), dtype=np.float32)
+        for row, item in enumerate(items):
+            if item.path in collection.rows:
+                found[row] = collection.features[collection.rows[item.path]]
+        return found
+
+
+def _of_project(
+    named: Named, root: Path | None, labels: str | Path | None, *, is_moved: bool
+) -> _Found:
+    if labels is not None:
+        raise InputError(f"labels must be left out for a project, which has its own, got {labels}.")
+    with Project.open(named.path) as project:
+        given, marks = project.journal.current, project.journal.marks
+        predicted, title = project.journal.model_labels, project.title
+        names = dict.fromkeys([*project.journal.stamps, *given])
+    remarks = []
+    files: dict[str, Path] = {}
+    if root is not None and (root.is_dir() or is_moved):
+        files = _files(read_images(root))
+    elif root is not None:
+        remarks.append(f"{root}, the folder of images, is gone: only labels can be written.")
+    items = []
+    for name in names:
+        file = files.get(name)
+        if name in given:
+            items.append(Item(name, given[name].label, given[name].origin, 1.0, file))
+        elif name in predicted and marks.get(name) != NO_CLASS:
+            each = predicted[name]
+            items.append(Item(name, each.label, MODEL, round(each.confidence, 4), file))
+        else:
+            items.append(Item(name, "", "", 0.0, file))
+    path = named.path / FEATURES
+    return _Found(title, items, lambda _: FeatureSet.load(path), tuple(remarks))
+
+
+def _of_folder(named: Named, labels: str | Path | None) -> _Found:
+    if named.root is None:
+        features = read_features(named.path, labels_needed=False)
+        collection = Collection.of_features(features)
+        names, files = list(collection.names), dict[str, Path]()
+        own = {
+            name: features.class_names[number]
+            for name, number in zip(names, features.labels, strict=True)
+            if number >= 0
+        }
+
+        def features_of(_: Extraction) -> FeatureSet:
+            return features
+
+    else:
+        images = read_images(named.root)
+        names, files = known_names(images), _files(images)
+        own = read_folder_names(images.names)
+
+        def features_of(extraction: Extraction) -> FeatureSet:
+            return extraction(images)[0]
+
+    if labels is None:
+        written = LabelsWritten({name: (label, IMPORT, 1.0) for name, label in own.items()})
+    else:
+        written = read_label_rows(Path(labels), names, root=named.root)
+    items = [
+        Item(name, *written.labels.get(name, ("", "", 0.0)), files.get(name)) for name in names
+    ]
+    return _Found(named.path.resolve().stem, items, features_of, written.remarks)
+
+
+def _files(images: ImageSet) -> dict[str, Path]:
+    paths = {name: images.path(index) for index, name in enumerate(images.names)}
+    return {name: path for name, path in paths.items() if path is not None}
+
+
+def _choose(form: Format, items: list[Item], abstain: float) -> tuple[list[Item], list[str]]:
+    """The items that a format can write, and remarks about the others."""
+    kept = [
+        item._replace(label="", origin="")
+        if item.is_predicted and item.confidence < abstain
+        else item
+        for item in items
+    ]
+    labelled = [item for item in kept if item.label]
+    if not labelled:
+        raise InputError(
+            "there are no labels to export. Give labels=FILE.csv with columns path and label, "
+            "or label the images first with `fewlabels label` or `fewlabels serve`."
+        )
+    remarks = []
+    if form.needs_pictures:
+        lost = [item.path for item in labelled if item.file is None]
+        labelled = [item for item in labelled if item.file is not None]
+        if not labelled:
+            raise FileFormatError(
+                f"to='{form.name}' needs the pictures, and none of them was found. "
+                "Put them back, or give photos=FOLDER where they are now; csv needs no pictures."
+            )
+        if lost:
+            shown = listing(lost, most=MOST_SHOWN)
+            remarks.append(f"{count(len(lost), 'labelled image')} not found, left out: {shown}.")
+    if form.lists_unlabelled:
+        return kept, remarks
+    if n_without := sum(not item.label for item in kept):
+        remarks.append(f"{count(n_without, 'image')} without a label left out.")
+    return labelled, remarks
+
+
+def _split(
+    items: list[Item],
+    fractions: dict[str, float],
+    features: NDArray[np.floating[Any]] | None,
+    *,
+    near: float,
+    seed: int,
+) -> tuple[list[Item], int]:
+    """The items with their splits, and the number of groups; without a label there is no split."""
+    rows = [row for row, item in enumerate(items) if item.label]
+    chosen = [items[row] for row in rows]
+    groups = find_groups(
+        [item.file for item in chosen], None if features is None else features[rows], near=near
+    )
+    names, labels = [item.path for item in chosen], [item.label for item in chosen]
+    splits = split_groups(names, labels, groups, fractions, seed=seed)
+    found = list(items)
+    for row, split in zip(rows, splits, strict=True):
+        found[row] = items[row]._replace(split=split)
+    return found, len(set(groups.tolist()))
+
+
+def _remark_splits(items: list[Item], fractions: dict[str, float]) -> list[str]:
+    """Remarks about classes that are not in every split."""
+    classes = {item.label for item in items if item.label}
+    remarks = []
+    for split in (name for name, fraction in fractions.items() if fraction > 0):
+        lacking = sorted(classes - {item.label for item in items if item.split == split})
+        if lacking:
+            shown = listing(lacking, most=MOST_SHOWN)
+            remarks.append(
+                f"{count(len(lacking), 'class', 'classes')} not in {split}, with too few images "
+                f"or groups of similar images to divide: {shown}."
+            )
+    return remarks
+
+
+def _check_output(output: Path, root: Path | None) -> None:
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise InputError(
+            f"output must be a new or empty folder, got {output}, where there is something: "
+            "nothing is overwritten. Name another."
+        )
+    if root is not None and output.resolve().is_relative_to(root.resolve()):
+        raise InputError(
+            f"output must not lie inside the folder of images {root}, got {output}: "
+            "what is written would be taken for images next time. Name another."
+        )
+
+
+def _write(form: Format, output: Path, data: Dataset) -> None:
+    """Write to a temporary folder beside `output`, and rename it at the end."""
+    temporary = output.with_name(f".{output.name[:32]}.{secrets.token_hex(4)}")
+    try:
+        make_folder(temporary)
+        form.write(temporary, data)
+        if output.exists():
+            output.rmdir()  # it is empty, or this fails
+        temporary.rename(output)
+    except OSError as error:
+        raise unwritable(output, error) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
