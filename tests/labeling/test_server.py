@@ -176,6 +176,17 @@ def test_uploads_and_odd_requests_are_refused(client):
     assert client.get("/api/state").json()["marks"].count("1") == 0
 
 
+def test_a_page_of_other_images_changes_nothing(client):
+    key = client.get("/api/project").json()["key"]
+    for path, body in CHANGE:
+        stale = client.post(f"{path}?key=0123456789abcdef", json=body, headers=HEADERS)
+        assert stale.status_code == 409
+        assert "Reload" in stale.json()["error"]
+    assert client.get("/api/state").json()["marks"].count("1") == 0
+    for path, body in CHANGE:
+        assert client.post(f"{path}?key={key}", json=body, headers=HEADERS).status_code == 200
+
+
 OUTSIDE = [
     "/thumbnail/24",
     "/thumbnail/-1",

@@ -5,6 +5,7 @@ import threading
 import time
 from contextlib import closing
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import numpy as np
 import pytest
@@ -71,6 +72,44 @@ def test_confirm_takes_what_the_person_saw(session):
     assert [state.given[name].label for name in ("item-070", "item-100")] == seen
     with pytest.raises(InputError, match="one for each of the 2 items, got 1"):
         session.confirm([1, 2], ["c0"])
+
+
+def test_confirm_leaves_what_somebody_else_decided_meanwhile(session):
+    session.decide([70], "c1")  # in another window
+    session.decide([71], None, mark="none")
+    state = session.confirm([70, 71, 72], ["c0", "c0", "c0"])  # as a stale page shows them
+    assert (state.given["item-070"].label, state.given["item-070"].origin) == ("c1", "person")
+    assert "item-071" not in state.given
+    assert state.marks == {"item-071": "none"}
+    assert (state.given["item-072"].label, state.given["item-072"].origin) == ("c0", "confirmed")
+    assert session.confirm([70], ["c0"]) is state  # nothing to record
+
+
+def test_a_clock_that_is_set_back_changes_no_order(make_project, monkeypatch):
+    project = make_project()
+    session = Session(project)
+    session.decide([50], "c1")
+    version = session.state.version
+    session.close()
+    clock = datetime(1970, 1, 1, tzinfo=UTC)
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return clock.astimezone(tz)
+
+    monkeypatch.setattr("fewlabels.labeling.journal.datetime", Clock)
+    monkeypatch.setattr(time, "time_ns", lambda: 0)
+    monkeypatch.setattr(time, "time", lambda: 0.0)
+    again = Session(Project.open(project.folder, write=True))
+    assert again.state.version not in range(version - 100, version + 100)
+    again.decide([50], "c2")
+    history = again.describe([50])["history"]
+    assert [each["label"] for each in history] == ["c1", "c2"]
+    assert history[0]["time"].startswith("1970") != history[1]["time"].startswith("1970")
+    state, rows = again.undo()
+    assert (rows, state.given["item-050"].label) == ([50], "c1")
+    again.close()
 
 
 def test_what_cannot_be_written_down_does_not_end_the_answers(make_project):

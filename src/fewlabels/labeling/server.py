@@ -27,7 +27,7 @@ from urllib.parse import parse_qs
 
 import torch
 import uvicorn
-from fastapi import FastAPI, Path, Query, Request, Response
+from fastapi import Depends, FastAPI, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware.gzip import GZipMiddleware
@@ -78,6 +78,11 @@ CACHED = "private, max-age=31536000, immutable"  # the URL changes with the coll
 
 Number = Annotated[int, Path(ge=0)]
 Since = Annotated[int | None, Query()]  # the version that the page has
+Key = Annotated[str | None, Query()]  # of the collection that the page has
+
+
+class StaleError(FewLabelsError):
+    """A page of another collection: its numbers mean other items."""
 
 
 class Decision(BaseModel):
@@ -126,9 +131,17 @@ def make_app(session: Session, *, token: str, port: int, host: str = HOST) -> Fa
     app.add_middleware(Guard, token=token, port=port, host=host)
     thumbnails = Thumbnails(session.collection, session.project.folder / THUMBNAILS)
 
+    own_key = session.collection.key
+
+    def same_items(key: Key = None) -> None:
+        if key not in (None, own_key):
+            raise StaleError("the images of the project changed. Reload the page.")
+
+    by_number = [Depends(same_items)]
+
     @app.exception_handler(FewLabelsError)
     def refuse(_: Request, error: Exception) -> Response:
-        return _json({"error": str(error)}, status=422)
+        return _json({"error": str(error)}, status=409 if isinstance(error, StaleError) else 422)
 
     @app.get("/")
     def page() -> Response:
@@ -149,49 +162,49 @@ def make_app(session: Session, *, token: str, port: int, host: str = HOST) -> Fa
         about = {
             "title": collection.title,
             "names": collection.names,
-            "key": collection.key,
+            "key": own_key,
             "pictures": collection.images is not None,
             "exports": list(EXPORTS),
             "folder": str(session.project.folder),
         }
         return _json({**about, "state": session.to_dict(session.state)})
 
-    @app.get("/api/state")
+    @app.get("/api/state", dependencies=by_number)
     def state(since: Since = None) -> Response:
         now = session.state
         if now.version == since:
             return Response(status_code=204)
         return _json(session.to_dict(now, since))
 
-    @app.post("/api/decide")
+    @app.post("/api/decide", dependencies=by_number)
     def decide(decision: Decision, since: Since = None) -> Response:
         state = session.decide(decision.items, decision.label, mark=decision.mark)
         return _json(session.to_dict(state, since))
 
-    @app.post("/api/confirm")
+    @app.post("/api/confirm", dependencies=by_number)
     def confirm(confirmed: Confirmed, since: Since = None) -> Response:
         state = session.confirm(confirmed.items, confirmed.labels)
         return _json(session.to_dict(state, since))
 
-    @app.post("/api/relabel")
+    @app.post("/api/relabel", dependencies=by_number)
     def relabel(relabeled: Relabeled, since: Since = None) -> Response:
         return _json(session.to_dict(session.relabel(relabeled.old, relabeled.new), since))
 
-    @app.post("/api/undo")
+    @app.post("/api/undo", dependencies=by_number)
     def undo(undone: Reversed, since: Since = None) -> Response:
         state, items = session.undo(undone.batch)
         return _json({**session.to_dict(state, since), "undone": items})
 
-    @app.post("/api/redo")
+    @app.post("/api/redo", dependencies=by_number)
     def redo(redone: Reversed, since: Since = None) -> Response:
         state, items = session.redo(redone.batch)
         return _json({**session.to_dict(state, since), "undone": items})
 
-    @app.post("/api/about")
+    @app.post("/api/about", dependencies=by_number)
     def about(items: Items) -> Response:
         return _json(session.describe(items.items))
 
-    @app.get("/api/similar/{item}")
+    @app.get("/api/similar/{item}", dependencies=by_number)
     def similar(item: Number) -> Response:
         rows, cosines = session.similar(item)
         return _json({"rows": rows.tolist(), "similarities": cosines.round(4).tolist()})

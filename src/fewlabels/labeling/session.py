@@ -9,9 +9,9 @@ are shown.
 The page names items by row number, everything else names them by name.
 """
 
+import secrets
 import sqlite3
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -56,6 +56,7 @@ from fewlabels.labeling.state import State, Told
 from fewlabels.labeling.suggestions import LIMITS, list_outliers, suggest
 
 PAUSE = 0.35  # seconds without a decision before the thorough answer is computed
+VERSION_BITS = 48  # of the first version; JavaScript counts exactly up to 2 ** 53
 N_SUGGESTED = 24
 N_CANDIDATES = 6
 N_SIMILAR = 500
@@ -96,9 +97,10 @@ class Session:
         self._placing = threading.Lock()
         self._places: NDArray[np.float32] | None = None
         self._wake, self._stop = threading.Event(), threading.Event()
-        # Versions of an earlier server, which an open page may still have, are others.
+        # Versions of an earlier server, which an open page may still have, are others; no clock
+        # tells, which may have been set back meanwhile.
         report(Progress("label", 0, n))
-        self._state = self._solve(self._read(version=time.time_ns() // 1000, last=None))
+        self._state = self._solve(self._read(version=secrets.randbits(VERSION_BITS), last=None))
         report(Progress("label", n, n))
         if self._state.answer is None:  # so that the page has images to begin with
             suggested = suggest(self.vectors, self._state.numbers, None, n=N_SUGGESTED)
@@ -138,15 +140,15 @@ class Session:
         """Make labels of the model the person's own: those that the person saw on the page.
 
         Of several at once nobody knows whether the person looked at each: they are kept as
-        "confirmed".
+        "confirmed". What somebody else has decided meanwhile stays: it is not what was seen.
         """
         if len(labels) != len(rows):
             raise InputError(
                 f"labels must be one for each of the {len(rows)} items, got {len(labels)}."
             )
-        checked = [_check_label(label) for label in labels]
+        checked = dict(zip(self._names_of(rows), map(_check_label, labels), strict=True))
         origin = PERSON if len(rows) == 1 else CONFIRMED
-        return self._record(dict(zip(self._names_of(rows), checked, strict=True)), origin=origin)
+        return self._record(checked, origin=origin, keep_decided=True)
 
     def relabel(self, old: str, new: str | None) -> State:
         """Rename a class; a name that exists joins the two, None removes the class's labels."""
@@ -232,12 +234,19 @@ class Session:
         return [self.collection.names[row] for row in rows]
 
     def _record(
-        self, labels: Mapping[str, str | None], *, origin: str = PERSON, mark: str | None = None
+        self,
+        labels: Mapping[str, str | None],
+        *,
+        origin: str = PERSON,
+        mark: str | None = None,
+        keep_decided: bool = False,
     ) -> State:
-        if not labels:
-            return self._state
         with self._lock:
             state = self._state
+            if keep_decided:
+                labels = {name: each for name, each in labels.items() if not state.is_decided(name)}
+            if not labels:
+                return state
             predicted: dict[str, str] = {}
             if state.answer is not None:
                 found, place = state.answer.labels, self.collection.rows

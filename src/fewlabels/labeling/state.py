@@ -49,6 +49,11 @@ class State:
         """Whether the person has said nothing about an item."""
         return name not in self.given and name not in self.marks
 
+    def is_decided(self, name: str) -> bool:
+        """Whether a person looked at an item by itself and gave it a label, or said it has none."""
+        given = self.given.get(name)
+        return self.marks.get(name) == NONE or (given is not None and given.origin == PERSON)
+
 
 class Shown(NamedTuple):
     """What the page shows of each item in one state."""

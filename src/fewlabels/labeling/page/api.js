@@ -14,6 +14,7 @@ async function ask(path, options = {}) {
   }
   if (answer.status === 204) return null;
   if (answer.status === 403 || answer.status === 421) throw new Unreachable("This is another server than before: open the link that it printed.");
+  if (answer.status === 409) location.reload(); // other images: numbers mean others now, and nothing was recorded
   const content = await answer.json().catch(() => ({}));
   if (!answer.ok) throw new Refused(content.error || `The server refused (${answer.status}).`);
   return content;
@@ -56,17 +57,22 @@ function step(text, i) {
 
 async function change(path, body) {
   const since = known;
-  return complete(await post(`${path}?since=${since.version}`, body), since);
+  return complete(await post(`${path}?since=${since.version}&key=${key}`, body), since);
 }
 
-export const getProject = () => ask("/api/project");
+let key; // of the images that this page shows
+export async function getProject() {
+  const project = await ask("/api/project");
+  key ??= project.key;
+  return project;
+}
 export async function getState() {
   const since = known;
-  return complete(await ask(`/api/state?since=${since.version}`), since);
+  return complete(await ask(`/api/state?since=${since.version}&key=${key}`), since);
 }
-export const about = (items) => post("/api/about", { items });
+export const about = (items) => post(`/api/about?key=${key}`, { items });
 export const places = () => ask("/api/map");
-export const similar = (item) => ask(`/api/similar/${item}`);
+export const similar = (item) => ask(`/api/similar/${item}?key=${key}`);
 export const decide = (items, label, mark = null) => change("/api/decide", { items, label, mark });
 export const confirm = (items, labels) => change("/api/confirm", { items, labels });
 export const relabel = (old, name) => change("/api/relabel", { old, new: name });

@@ -49,7 +49,7 @@ function describe(item) {
     label: label && beginning() && !who ? `${label}?` : label,
     color: state.labels[item] < 0 ? "var(--line)" : color(state.labels[item]),
     words: [project.names[item], label || "no label", words, page.missing.has(item) && "file is missing"].filter(Boolean).join(", "),
-    note: !who && strange && label ? `Probably none of your classes (${percent(strange)}); closest: ${label}` : [label || "no label", words].filter(Boolean).join(", "),
+    note: page.missing.has(item) ? "File is missing" : !who && strange && label ? `Probably none of your classes (${percent(strange)}); closest: ${label}` : [label || "no label", words].filter(Boolean).join(", "),
     mine: { 1: "mine", 2: "mine given", 3: "mine given", 4: "mine", 5: "mine skipped" }[mark(item)],
     sign: { 4: "∅", 5: "?" }[mark(item)] ?? "✓",
     doubt: strange && !who ? `∅ ${percent(strange)}` : doubtful(item) && !beginning() ? percent(state.confidence[item]) : "",
@@ -186,7 +186,7 @@ export function inspect() {
   const labels = new Map();
   for (const each of labelled) labels.set(className(each), (labels.get(className(each)) ?? 0) + 1);
   const tally = [...labels].sort((a, b) => b[1] - a[1]).map(([label, n]) => `${number(n)} ${label}`);
-  showPicture(picture(item), item);
+  showPicture(page.missing.has(item) ? "" : picture(item), item);
   showStrip(several ? items : []);
   $("item-name").textContent = several ? `${number(items.length)} images selected` : project.names[item];
   $("item-note").textContent = several ? `${tally.slice(0, 4).join(" · ")}${tally.length > 4 ? " · …" : ""}` : describe(item).note;

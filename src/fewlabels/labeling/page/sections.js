@@ -39,9 +39,10 @@ function toCheck(items) {
   const suggested = page.state.suggested.filter((item) => open(item) && matches(item));
   const first = new Set(suggested);
   const rest = items.filter((item) => !first.has(item) && open(item) && (doubtful(item) || page.state.labels[item] < 0)).sort(inOrder);
+  const guessed = page.state.classes.length > 1; // or there is nothing to doubt
   return [
-    section("suggested", "Label these first", suggested, { captions: true, note: "uncertain, and different from each other" }),
-    section("doubtful", "Doubtful", rest, { captions: true, note: page.byName ? "by name" : "least certain first" }),
+    section("suggested", "Label these first", suggested, { captions: true, note: guessed ? "uncertain, and different from each other" : "different from each other" }),
+    section("doubtful", guessed ? "Doubtful" : "Not labelled yet", rest, { captions: true, note: guessed ? (page.byName ? "by name" : "least certain first") : undefined }),
   ];
 }
 

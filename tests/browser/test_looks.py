@@ -1,0 +1,352 @@
+"""What is on the screen: words, places and colors."""
+
+import re
+
+import pytest
+
+from fewlabels.labeling.project import Project
+
+from .test_page import focused, wait_sent
+from .test_trust import settled
+
+
+def box(page, selector):
+    found = page.locator(selector).first.bounding_box()
+    return found["x"], found["y"], found["x"] + found["width"], found["y"] + found["height"]
+
+
+def overlap(one, other):
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
+def test_the_advice_is_a_button_that_leads_to_what_it_names(project, serve, visit):
+    page = visit(serve(project))
+    settled(page)
+    page.click(".advice button")
+    assert page.get_attribute('[data-view="check"]', "aria-selected") == "true"
+    assert page.inner_text("#pinned-title") == "Label these first"
+    assert "first" in page.inner_text(".advice button")  # the same word
+
+
+def test_imported_labels_are_not_called_the_persons_and_right_says_of_what(project, serve, visit):
+    page = visit(serve(project))
+    page.wait_for_function("() => document.querySelector('#estimate').textContent")
+    assert "6 labelled" in " ".join(page.inner_text(".counts").split())
+    assert "yours" not in page.inner_text(".counts")
+    assert "of the other labels right" in page.inner_text("#estimate")
+
+
+NAMES_IN_SIGHT = """() => [...document.querySelectorAll('#classes .name')].map((name) => {
+  const right = name.getBoundingClientRect().right + 1;
+  const seen = [...name.querySelectorAll('*')].filter((part) => !part.children.length);
+  return (seen.length ? seen : [name]).map((part) => {
+    // The letters that fit: what is cut off on the right cannot be read.
+    const range = document.createRange();
+    const text = part.firstChild;
+    const edge = Math.min(right, part.getBoundingClientRect().right + 1);
+    let n = 0;
+    while (text && n < text.length) {
+      range.setStart(text, n);
+      range.setEnd(text, n + 1);
+      if (range.getBoundingClientRect().right > edge) break;
+      n++;
+    }
+    return text ? text.data.slice(0, n) : "";
+  }).join("");
+})"""
+
+
+def test_long_class_names_can_be_told_apart(project, serve, visit):
+    long = "Alpro-Vanilla-Soyghurt-of-the-shelf-number-"
+    with Project.open(project, write=True) as made:
+        for i, name in enumerate(("apple", "leek", "plum")):
+            for n in range(2):
+                made.journal.decide({f"{name}/{n:02d}.png": f"{long}{i}"}, origin="import")
+    page = visit(serve(project))
+    seen = page.evaluate(NAMES_IN_SIGHT)
+    assert len(seen) == 3
+    assert len(set(seen)) == 3, seen
+
+
+def test_marks_have_a_legend_and_per_cent_one_spelling(project, serve, visit):
+    page = visit(serve(project))
+    settled(page)
+    page.click('[data-view="check"]')
+    page.keyboard.press("?")
+    legend = " ".join(page.inner_text("#help").split())
+    assert "you gave the label" in legend
+    assert "it was imported" in legend
+    page.keyboard.press("Escape")
+    everything = page.inner_text("body") + " ".join(
+        page.locator(".tile").evaluate_all("all => all.map((tile) => tile.ariaLabel)")
+    )
+    assert re.search(r"\d+ %", everything)
+    assert not re.search(r"\d%", everything)
+
+
+def test_after_a_jump_nothing_of_the_heading_is_left_and_it_stands_once(project, serve, visit):
+    page = visit(serve(project))
+    settled(page)
+    page.click("#classes button >> nth=1")
+    bar = box(page, ".pinned")
+    name = page.inner_text("#pinned-title")
+
+    def headings():
+        return page.locator("#canvas .section").evaluate_all(
+            """(all, top) => all.filter((head) => [...head.children].some((part) => {
+              const box = part.getBoundingClientRect();
+              return box.bottom > top && box.top < top + 60;
+            })).map((head) => head.innerText)""",
+            bar[3],
+        )
+
+    assert not [each for each in headings() if each.startswith(name)]
+    page.keyboard.press("Shift+Enter")
+    page.wait_for_function("() => Number(document.querySelector('#n-yours').textContent) > 10")
+    settled(page)
+    name = page.inner_text("#pinned-title")
+    assert not [each for each in headings() if each.startswith(name)]
+
+
+def test_the_bar_does_not_move_where_it_has_no_button(project, serve, visit):
+    page = visit(serve(project))
+    settled(page)
+    before = box(page, "#pinned-title")
+    page.click('[data-view="check"]')
+    after = box(page, "#pinned-title")
+    assert (before[1], before[3]) == (after[1], after[3])
+    assert box(page, ".pinned")[3] == box(page, "#grid")[1]
+
+
+def test_hover_on_a_candidate_does_not_look_like_its_bar(project, serve, visit):
+    address = serve(project)
+    for scheme in ("light", "dark"):
+        page = visit(address, color_scheme=scheme)
+        page.wait_for_selector("#candidates[aria-busy=false]")
+        last = page.locator("#candidates button").last
+        plain = last.evaluate("(button) => getComputedStyle(button).backgroundColor")
+        last.hover()
+        assert last.evaluate("(button) => getComputedStyle(button).backgroundColor") == plain
+        # The bar itself can be seen: not the color of the panel.
+        shades = page.evaluate(
+            """() => {
+              const canvas = new OffscreenCanvas(2, 1).getContext("2d");
+              const panel = getComputedStyle(document.querySelector(".inspector")).backgroundColor;
+              canvas.fillStyle = panel;
+              canvas.fillRect(0, 0, 2, 1);
+              const bar = document.querySelector("#candidates .bar");
+              canvas.fillStyle = getComputedStyle(bar).backgroundColor;
+              canvas.fillRect(1, 0, 1, 1);
+              return [...canvas.getImageData(0, 0, 2, 1).data];
+            }"""
+        )
+        assert sum(abs(a - b) for a, b in zip(shades[:3], shades[4:7], strict=True)) > 30, scheme
+
+
+def test_a_selected_picture_keeps_its_colors(project, serve, visit):
+    page = visit(serve(project), reduced_motion="reduce")
+    settled(page)
+    page.wait_for_selector(".tile.focus img.there")
+    tile = page.locator(".tile").nth(2)
+    page.wait_for_function("() => document.querySelectorAll('.tile')[2].querySelector('img.there')")
+
+    def middle():
+        found = tile.bounding_box()
+        clip = {
+            "x": found["x"] + found["width"] / 2 - 8,
+            "y": found["y"] + found["height"] / 2 - 8,
+            "width": 16,
+            "height": 16,
+        }
+        return page.screenshot(clip=clip)
+
+    before = middle()
+    tile.click(modifiers=["Control"])
+    assert tile.get_attribute("aria-selected") == "true"
+    page.mouse.move(0, 0)
+    assert middle() == before
+
+
+def test_without_labels_nothing_is_called_doubtful(project, serve, visit):
+    with Project.open(project, write=True) as empty:
+        empty.journal.decide(dict.fromkeys(empty.journal.current), origin="person")
+    page = visit(serve(project))
+    page.click('[data-view="check"]')
+    shown = page.inner_text("main").lower()
+    assert "doubtful" not in shown
+    assert "uncertain" not in shown
+    assert "different from each other" in shown
+
+
+def test_one_other_is_not_several(project, serve, visit):
+    page = visit(serve(project))
+    settled(page)
+
+    def answer(route):
+        found = route.fetch().json()
+        route.fulfill(json={**found, "changed": [found["suggested"][0]]})
+
+    page.route("**/api/confirm**", answer)
+    page.keyboard.press("Enter")
+    page.wait_for_function("() => document.querySelector('#toast').innerText.includes('changed')")
+    assert page.inner_text("#toast").endswith("· 1 other changed")
+    assert page.get_attribute("#toast", "role") == "status"  # heard, not only seen
+
+
+def test_a_selection_is_shown_with_its_labels_and_their_classes_together(project, serve, visit):
+    page = visit(serve(project))
+    settled(page)
+    page.click("#classes button >> nth=0")
+    page.keyboard.press("Control+a")
+    n = page.locator('.tile[aria-selected="true"]').count()
+    assert page.locator("#strip img").count() == min(n, 8)
+    assert page.inner_text("#item-note") == f"{n} apple"
+    assert page.inner_text("#confirm-words") == f"✓ {n} × apple"
+    page.wait_for_selector("#candidates[aria-busy=false]")
+    shown = page.locator("#candidates button").first
+    together = page.evaluate(
+        """async () => {
+          const { page } = await import("/page/shared.js");
+          const api = await import("/page/api.js");
+          return (await api.about([...page.selected])).candidates[0];
+        }"""
+    )
+    assert shown.get_attribute("data-label") == together["label"] == "apple"
+    assert f"{int(100 * together['probability'])} %" in shown.inner_text()
+    assert together["probability"] < 1  # a mean over doubtful ones too
+
+
+def test_escape_after_a_filter_gives_the_focus_back(project, serve, visit):
+    page = visit(serve(project))
+    settled(page)
+    page.locator('.tile[aria-label*=", leek, "]').first.click()
+    name = focused(page)[0]
+    columns = "getComputedStyle(document.querySelector('.tile')).width"
+    before = page.evaluate(columns)
+    page.keyboard.press("/")
+    page.keyboard.type("plum/1")
+    page.wait_for_function(
+        "() => document.querySelector('.tile.focus')?.ariaLabel.startsWith('plum/1')"
+    )
+    assert page.is_visible("#inspector")
+    assert page.evaluate(columns) == before  # the grid is as wide as it was
+    page.keyboard.press("Escape")
+    assert focused(page)[0] == name
+
+
+def test_undo_of_many_stays_where_the_person_is(project, serve, visit):
+    page = visit(serve(project))
+    settled(page)
+    page.keyboard.press("Shift+Enter")
+    page.wait_for_function("() => Number(document.querySelector('#n-yours').textContent) > 10")
+    settled(page)
+    page.click("#classes button >> nth=2")
+    name = focused(page)[0]
+    page.keyboard.press("u")
+    wait_sent(page, 6)
+    assert focused(page)[0] == name
+    assert page.inner_text("#pinned-title") == "plum"
+
+
+def test_the_banner_covers_no_tool_and_says_what_is_saved(project, serve, visit):
+    page = visit(serve(project))
+    settled(page)
+    page.route("**/api/**", lambda route: route.abort())
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#trouble:not([hidden])")
+    banner = box(page, "#trouble")
+    for tool in ("#undo", "#download", "#track", "#estimate", "#pinned-title"):
+        assert not overlap(banner, box(page, tool)), tool
+    said = page.inner_text("#trouble")
+    assert "1 decision is not saved yet" in said
+    assert "Start it again: this page then goes on" in said
+    page.close()
+    page.complaints.clear()
+
+
+def test_a_missing_file_is_said_beside_the_grid_too(project, serve, visit):
+    address = serve(project)
+    (project.parent / "photos" / "apple" / "05.png").unlink()
+    page = visit(address)
+    tile = page.locator('.tile[aria-label^="apple/05.png"][aria-label$="file is missing"]')
+    tile.wait_for()
+    tile.click()
+    assert "File is missing" in page.inner_text("#inspector")
+    assert not page.is_visible("#picture")  # no broken picture
+    page.close()
+    page.complaints.clear()
+
+
+PHONE = {"width": 390, "height": 844, "has_touch": True, "is_mobile": True}
+
+
+def test_on_a_phone_fingers_can_hit_what_is_in_sight(project, serve, visit):
+    page = visit(serve(project), **PHONE)
+    settled(page)
+    small = page.evaluate(
+        """() => [...document.querySelectorAll("button, .button, summary, .search input")]
+          .filter((each) => each.checkVisibility({ visibilityProperty: true }))
+          .map((each) => [each.id || each.textContent, each.getBoundingClientRect().height])
+          .filter(([, height]) => height < 43.5)"""
+    )
+    assert small == []
+    left, _, right, _ = box(page, "#several")
+    assert left >= 0
+    assert right <= 390
+    page.tap("#several")
+    assert page.get_attribute("#several", "aria-pressed") == "true"
+    page.tap("#help-button")
+    assert "On a phone tap" in page.inner_text("#help")  # not only keys
+
+
+def test_forced_colors_show_focus_selection_and_swatches(project, serve, visit):
+    page = visit(serve(project), forced_colors="active")
+    settled(page)
+    assert page.evaluate("matchMedia('(forced-colors: active)').matches")
+    page.keyboard.press("Shift+ArrowRight")
+    for tile, part in ((".tile.focus", "::before"), ('.tile[aria-selected="true"]', "::after")):
+        style = page.evaluate(
+            "([tile, part]) => { const style = getComputedStyle("
+            "document.querySelector(`${tile} .frame`), part);"
+            " return [style.outlineStyle, parseFloat(style.outlineWidth)]; }",
+            [tile, part],
+        )
+        assert style[0] == "solid"
+        assert style[1] >= 3
+    for kept in (".swatch", ".track i"):
+        assert (
+            page.evaluate(f"getComputedStyle(document.querySelector('{kept}')).forcedColorAdjust")
+            == "none"
+        )
+
+
+@pytest.mark.parametrize("where", ["#classes button >> nth=1", "#candidates button >> nth=1"])
+def test_the_focus_stays_in_a_list_that_an_answer_changes(project, serve, visit, where):
+    address = serve(project)
+    one, other = visit(address), visit(address)
+    settled(one)
+    one.wait_for_selector("#candidates[aria-busy=false]")
+    one.locator(where).focus()
+    held = one.evaluate_handle("document.activeElement")
+    settled(other)
+    other.keyboard.press("Enter")
+    wait_sent(one, 7)
+    settled(one)
+    assert one.evaluate("(held) => document.activeElement === held", held)
+
+
+def test_a_new_class_is_announced_on_the_way_through_the_images(project, serve, visit):
+    page = visit(serve(project))
+    settled(page)
+    assert page.get_attribute("#pinned-title", "aria-live") == "polite"
+    titles = [page.inner_text("#pinned-title")]
+    for _ in range(60):
+        page.keyboard.press("ArrowRight")
+        title = page.inner_text("#pinned-title")
+        if title != titles[-1]:
+            titles.append(title)
+    assert titles == ["apple", "leek", "plum"]
+    tabs = page.locator('[role="tab"]')
+    controlled = {tab.get_attribute("aria-controls") for tab in tabs.all()}
+    assert controlled == {"pictures"}
+    assert page.get_attribute("#pictures", "role") == "tabpanel"
