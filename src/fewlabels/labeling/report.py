@@ -182,8 +182,8 @@ def _proportions(outcome: Outcome, score: Score | None) -> str:
         for head in ("images", "probably", "given", "doubtful", what)
     )
     return (
-        f'<table><thead><tr><th scope="col">class</th>{columns}<td class="bar"></td></tr></thead>'
-        f"<tbody>{''.join(rows)}</tbody></table>"
+        f'<table class="sizes"><thead><tr><th scope="col">class</th>{columns}'
+        f'<td class="bar"></td></tr></thead><tbody>{"".join(rows)}</tbody></table>'
     )
 
 

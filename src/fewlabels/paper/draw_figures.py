@@ -6,7 +6,7 @@ The paper's curves are dashed with hollow marks, ours are solid with filled mark
 from collections.abc import Sequence
 from typing import Any
 
-from fewlabels.evaluation.plots import FAINT, INK, NOVEL, STYLE, VALIDATION, can_draw, style_panel
+from fewlabels.evaluation.plots import INK, NOVEL, STYLE, VALIDATION, can_draw, style_panel
 from fewlabels.evaluation.settings import axis_name
 from fewlabels.paper.pictures import finish
 from fewlabels.paper.published import DATASETS
@@ -116,12 +116,12 @@ def _draw_knob(panel: Any, curve: dict[str, Any], number: int, ours: str | None)
         if ours:
             _our_curve(panel, curve["ours"][split], color, marker, label=f"{name}, ours ({ours})")
     style_panel(panel)
-    panel.axvline(curve["paper_choice"], color=FAINT, linestyle=PAPER_LINE, linewidth=1.0, zorder=1)
+    panel.axvline(curve["paper_choice"], color=INK, linestyle=":", linewidth=1.0, zorder=1)
     peak = curve["peaks"]["val"]
     words = f"chosen on validation: paper {curve['paper_choice']:g}"
     if peak is not None:
         panel.axvline(peak, color=INK, linestyle=PAPER_LINE, linewidth=1.0, zorder=1)
-        words += f" (grey), ours {peak:g} (black)"
+        words += f" (dotted), ours {peak:g} (dashed)"
     title = "\n".join(filter(None, [words, _worth(curve)]))
     panel.set_title(title, fontsize=7.5, color=INK, linespacing=1.3)
     panel.set_xlabel(f"({number}) {axis_name(curve['knob'])}")

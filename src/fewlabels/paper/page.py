@@ -182,6 +182,8 @@ def _table(table: Mapping[str, Any]) -> str:
     with_interval = [any("±" in row[column] for row in rows) for column in range(len(header))]
     head = "".join(
         f'<th scope="col"{" class=text" if left else ""}>{_head(name)}</th>'
+        if name
+        else "<td></td>"
         for name, left in zip(header, text, strict=True)
     )
     bodies = []
@@ -204,7 +206,7 @@ def _table(table: Mapping[str, Any]) -> str:
 
 def _head(name: str) -> str:
     """The head of a column; "ours" alone is beside a number of the paper."""
-    return f"{escape(name)} {FOREIGN}" if name == "ours" else escape(name) or "&nbsp;"
+    return f"{escape(name)} {FOREIGN}" if name == "ours" else escape(name)
 
 
 def _best(section: Sequence[Sequence[str]], header: Sequence[str]) -> dict[int, str]:

@@ -168,9 +168,12 @@ function draw() {
   paint.clearRect(0, 0, width, height);
   if (!page.places) return write("The map is being made …", width / 2, height / 2, css("--soft"));
   const radius = Math.max(2, Math.min(5.5, (0.2 * size.scale) / Math.sqrt(page.project.names.length))) * Math.min(2, view.zoom ** 0.3);
-  const points = items().map((item) => ({ item, x: across(item), y: down(item) })).filter(({ x, y }) => x > -SIDE && y > -SIDE && x < width + SIDE && y < height + SIDE);
-  const rank = ({ item }) => 4 * (item === page.focused) + 2 * there(item) + (mine(item) || doubtful(item));
-  points.sort((a, b) => rank(a) - rank(b) || a.item - b.item);
+  const layers = [[], [], [], []]; // those outside the lasso below, labelled and doubtful ones above
+  for (const item of items()) {
+    const [x, y] = [across(item), down(item)];
+    if (x > -SIDE && y > -SIDE && x < width + SIDE && y < height + SIDE) layers[2 * there(item) + (mine(item) || doubtful(item))].push({ item, x, y });
+  }
+  const points = layers.flat();
   const near = page.project.pictures && view.zoom > 1 && points.length <= N_PICTURES;
   const point = painter(radius, dense);
   for (const { item, x, y } of points) {
@@ -182,6 +185,7 @@ function draw() {
   if (!near && page.state.classes.length <= MOST_NAMES) writeNames(width, height);
   for (const { item, x, y } of points) if (!page.lasso && page.selected.has(item) && item !== page.focused && !near) ring(x, y, radius + 2, 2);
   const focused = points.find(({ item }) => item === page.focused);
+  if (focused && near) drawPicture(focused.item, focused.x, focused.y); // above the others
   if (focused && !near) for (const [more, ink, thick] of [[4.5, css("--card"), 5], [4.5, css("--ring"), 3]]) ring(focused.x, focused.y, radius + more, thick, ink);
   if (path) drawPath();
 }
