@@ -217,10 +217,24 @@ def serve_part(report: dict[str, Any]) -> list[str]:
     return lines
 
 
+def page_part(report: dict[str, Any]) -> list[str]:
+    """Text of benchmarks/results/page.json: keys until all labels are right."""
+    return [
+        "## Keys on the page",
+        "",
+        "`benchmarks/page.py`: a person who knows every label finishes the demo in a real browser "
+        f"by keyboard alone: {report['images']} photographs, {report['without_label']} without a "
+        f"label. {report['wrong_at_first']} of these are wrong at first, "
+        f"{report['wrong_at_last']} at the end, after {report['keys']} keys. A page with one image "
+        f"at a time takes at least {report['without_label']}. The count depends a little on when "
+        "answers arrive.",
+    ]
+
+
 def main() -> None:
     """Write BENCHMARKS.md."""
-    names = ("cpu", "h200", "folders", "next_labels", "sensitivity", "serve")
-    cpu, gpu, folders, following, sensitivity, served = (
+    names = ("cpu", "h200", "folders", "next_labels", "sensitivity", "serve", "page")
+    cpu, gpu, folders, following, sensitivity, served, page = (
         json.loads((HERE / "results" / f"{name}.json").read_text()) for name in names
     )
     head = [
@@ -246,6 +260,8 @@ def main() -> None:
                 *sensitivity_part(sensitivity),
                 "",
                 *serve_part(served),
+                "",
+                *page_part(page),
                 "",
             ]
         )
