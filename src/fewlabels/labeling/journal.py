@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from fewlabels.errors import FileFormatError
+from fewlabels.errors import FewLabelsError, FileFormatError
 from fewlabels.io.files import unwritable
 from fewlabels.io.words import first_line
 from fewlabels.labeling.text_copy import Change, Copied, Decision, TextCopy
@@ -31,6 +31,11 @@ PERSON, IMPORT, MODEL, CONFIRMED = "person", "import", "model", "confirmed"
 NONE, SKIP = "none", "skip"  # marks: an item belongs to no class; the person cannot tell
 COPY = "decisions.jsonl"
 COPIED = ("title", "root", "backbone")  # facts that the copy has too
+PRIMARY_CODE = 0xFF  # the part of SQLite's codes that names the kind of error
+DISK_ERRORS = (  # the disk is full, read-only or failing, or another process holds the file
+    *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY),
+    *(sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN),
+)
 NOT_KEPT = "The decision was not kept. Free some space, then decide again."
 APPLICATION_ID = 0x70746D70  # "ptmp", from the program's first name: marks our databases
 VERSION = 2
@@ -118,7 +123,7 @@ class Journal:
         try:
             self._db = self._connect(write=write)
         except (sqlite3.Error, UnicodeDecodeError) as error:
-            raise self._damaged(str(error)) from error
+            raise self._explain(error) from error
 
     def _connect(self, *, write: bool) -> sqlite3.Connection:
         if not write:
@@ -217,6 +222,12 @@ class Journal:
             known.abouts = copied.abouts if about == copied.abouts[-1] else [about]
         return known
 
+    def _explain(self, error: Exception) -> FewLabelsError:
+        """An error of SQLite in our words: the disk cannot be written, or the file is damaged."""
+        if getattr(error, "sqlite_errorcode", 0) & PRIMARY_CODE in DISK_ERRORS:
+            return unwritable(self.path, error, way_out=NOT_KEPT)
+        return self._damaged(str(error))
+
     def _damaged(self, what: str) -> FileFormatError:
         way = "Name the folder that fewlabels made."
         if self.copy.path.is_file():
@@ -233,7 +244,7 @@ class Journal:
         try:
             return _ask(self._db, query, *values)
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-            raise self._damaged(str(error)) from error
+            raise self._explain(error) from error
 
     @contextmanager
     def _change(self) -> Iterator[None]:
@@ -243,10 +254,8 @@ class Journal:
                 yield
         except sqlite3.IntegrityError:
             raise
-        except sqlite3.OperationalError as error:  # a full or read-only disk, or a locked file
-            raise unwritable(self.path, error, way_out=NOT_KEPT) from error
         except sqlite3.DatabaseError as error:
-            raise self._damaged(str(error)) from error
+            raise self._explain(error) from error
 
     def _add_to_copy(self, change: Change) -> None:
         if not self.copy.append(change):

@@ -10,6 +10,7 @@ The page names items by row number, everything else names them by name.
 """
 
 import logging
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -428,7 +429,7 @@ class Session:
         with self._lock:
             if not state.settled or self._outdated(state):
                 return
-            with suppress(FewLabelsError):  # the session does not need them
+            with suppress(FewLabelsError, sqlite3.Error):  # the session does not need them
                 self._keep(state)
             state = self._state = replace(state, version=state.version + 1, changed=())
         state = self._search(state)
