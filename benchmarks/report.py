@@ -165,11 +165,23 @@ def next_part(report: dict[str, Any]) -> list[str]:
     return lines
 
 
+def drills_part(report: dict[str, Any]) -> list[str]:
+    """Table of benchmarks/results/drills.json."""
+    lines = ["## Drills", ""]
+    lines += ["`make drills`. Lost: a try that did not end as SECURITY.md promises.", ""]
+    lines += ["| drill | tries | survived | lost |", "|:--|--:|--:|--:|"]
+    for name, found in report.items():
+        counts = " | ".join(f"{found[key]:,}" for key in ("tries", "survived", "lost"))
+        lines.append(f"| {name} | {counts} |")
+    total = [sum(found[key] for found in report.values()) for key in ("tries", "survived", "lost")]
+    return [*lines, f"| all | {' | '.join(f'{number:,}' for number in total)} |"]
+
+
 def main() -> None:
     """Write BENCHMARKS.md."""
-    cpu, gpu, folders, following = (
+    cpu, gpu, folders, following, drills = (
         json.loads((HERE / "results" / name).read_text())
-        for name in ("cpu.json", "h200.json", "folders.json", "next_labels.json")
+        for name in ("cpu.json", "h200.json", "folders.json", "next_labels.json", "drills.json")
     )
     head = [
         "# Benchmarks",
@@ -190,6 +202,8 @@ def main() -> None:
                 *folder_part(folders),
                 "",
                 *next_part(following),
+                "",
+                *drills_part(drills),
                 "",
             ]
         )
