@@ -7,6 +7,7 @@ tests of SQLite ("How SQLite Is Tested", section 3.3).
 """
 
 import os
+import random
 import re
 import shutil
 import subprocess
@@ -162,13 +163,13 @@ def test_power_loss(drill, tmp_path):
     lines = log.read_text().splitlines()
     total = sum(1 for _ in replay(lines, str(folder)))
     assert total > 100
+    moments: dict[int, list[random.Random]] = {}
     for rng in drill.tries("power loss: journal and files", 60, 1500):
-        moment = rng.randrange(total)
-        for number, (disk, told) in enumerate(replay(lines, str(folder))):  # noqa: B007
-            if number == moment:
-                break
-        crash(disk, rng, tmp_path / "after", str(folder))
-        drill.judge(*judge(tmp_path / "after", told))
+        moments.setdefault(rng.randrange(total), []).append(rng)
+    for number, (disk, told) in enumerate(replay(lines, str(folder))):
+        for rng in moments.get(number, []):
+            crash(disk, rng, tmp_path / "after", str(folder))
+            drill.judge(*judge(tmp_path / "after", told))
 
 
 def judge(folder: Path, told: list[str]) -> tuple[bool, str]:
