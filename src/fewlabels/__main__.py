@@ -20,6 +20,7 @@ SIGNALS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 EXIT_BAD_OUTPUT = 1
 
 _received: list[int] = []
+_received_at: list[float] = []  # of time.monotonic
 
 
 def main() -> NoReturn:
@@ -43,6 +44,9 @@ def main() -> NoReturn:
         if not _received:
             raise
     if _received:
+        console: Any = sys.modules.get("fewlabels.cli.console")
+        if console is None or console.said_at[0] < _received_at[0]:  # the command said nothing
+            _say(_received[0])
         _end(128 + _received[0])
     try:
         sys.stdout.flush()
@@ -59,7 +63,7 @@ def _watch_signals() -> None:
         if _received:  # one is enough: a second must not hit the cleaning up
             return
         _received.append(number)
-        _say(number)
+        _received_at.append(time.monotonic())
         sys.unraisablehook = lambda _: None  # of libraries that an interrupt surprises
         raise KeyboardInterrupt
 

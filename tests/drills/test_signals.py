@@ -87,7 +87,7 @@ needs_proc = pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs /
 @needs_proc
 def test_signals_while_modules_are_imported(drill, features):
     words = ["evaluate", features, "--engine", "torch", "--episodes", 100_000]
-    rehearse(drill, "signals during imports and work", (2, 30), words, {})
+    rehearse(drill, "signals during imports and work", (2, 16), words, {})
 
 
 @needs_proc
@@ -98,7 +98,7 @@ def test_signals_while_kernels_compile(drill, features, tmp_path):
     shutil.copytree(Path(fewlabels.__file__).parent, package, ignore=skip)
     cold = {"PYTHONPATH": str(package.parent), "XDG_CACHE_HOME": str(tmp_path / "nothing")}
     name = "signals while kernels compile"
-    rehearse(drill, name, (1, 8), words, cold, longest=20.0 if MANY else 5.0)
+    rehearse(drill, name, (1, 4), words, cold, longest=20.0 if MANY else 5.0)
 
 
 def test_signals_to_a_server(drill, features, leftovers, tmp_path):

@@ -31,7 +31,7 @@ EXIT_BAD_INPUT = 2  # as for wrong options
 
 
 class Commands(typer.core.TyperGroup):
-    """The commands; an error of ours ends in one line on stderr."""
+    """The commands; an error of ours and Ctrl-C end in one line on stderr."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was asked for."""
@@ -49,6 +49,7 @@ class Commands(typer.core.TyperGroup):
             say(f"fewlabels: {where} cannot be read or written ({error.strerror}).")
             raise typer.Exit(EXIT_BAD_INPUT) from error
         except KeyboardInterrupt:
+            say("fewlabels: interrupted.")
             raise typer.Exit(EXIT_INTERRUPTED) from None
 
 

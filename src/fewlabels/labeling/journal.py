@@ -155,7 +155,7 @@ class Journal:
     def _connect_to_read(self) -> sqlite3.Connection:
         copied = self.copy.read()  # first: another process may add to both meanwhile
         try:
-            db = self._open("mode=ro")
+            db = self._open("mode=rw")
             db.execute("SELECT 1 FROM sqlite_master").fetchone()
         except sqlite3.OperationalError:
             # SQLite wants to write beside the file even to read it. On a read-only disk nothing
