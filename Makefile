@@ -4,13 +4,19 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test check wheel-test bench clean
+.PHONY: demo test drills check wheel-test bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/fewlabels label examples/grocery --labels examples/grocery/few.csv --truth folders --output demo/labels.csv --report demo/report.html
 
 test: $(VENV)/.test-installed check
 	$(BIN)/pytest -q -n auto
+
+# The drills at length (an hour on two cores), and their table in BENCHMARKS.md.
+drills: $(VENV)/.test-installed
+	rm -f benchmarks/results/drills.json
+	FEWLABELS_DRILLS=many FEWLABELS_DRILLS_OUTPUT=benchmarks/results/drills.json $(BIN)/pytest -q -n 0 tests/drills
+	$(BIN)/python benchmarks/report.py
 
 check: $(VENV)/.test-installed
 	$(BIN)/ruff format --check --quiet src tests benchmarks

@@ -26,6 +26,7 @@ EXPECTED_SKIPS = {  # reason, as a regular expression: whether it holds here
     r"root may write everywhere": lambda: hasattr(os, "geteuid") and os.geteuid() == 0,
     r"no SIGINT|no such signals|needs /proc": lambda: os.name == "nt",
     r"needs a CPU with AVX2": lambda: True,
+    r"needs strace": lambda: True,
     r"^Skipping check|SciPy|array.api|scikit-learn": lambda: True,  # scikit-learn's own checks
 }
 

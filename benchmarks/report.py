@@ -231,10 +231,22 @@ def page_part(report: dict[str, Any]) -> list[str]:
     ]
 
 
+def drills_part(report: dict[str, Any]) -> list[str]:
+    """Table of benchmarks/results/drills.json."""
+    lines = ["## Drills", ""]
+    lines += ["`make drills`. Lost: a try that did not end as SECURITY.md promises.", ""]
+    lines += ["| drill | tries | survived | lost |", "|:--|--:|--:|--:|"]
+    for name, found in report.items():
+        counts = " | ".join(f"{found[key]:,}" for key in ("tries", "survived", "lost"))
+        lines.append(f"| {name} | {counts} |")
+    total = [sum(found[key] for found in report.values()) for key in ("tries", "survived", "lost")]
+    return [*lines, f"| all | {' | '.join(f'{number:,}' for number in total)} |"]
+
+
 def main() -> None:
     """Write BENCHMARKS.md."""
-    names = ("cpu", "h200", "folders", "next_labels", "sensitivity", "serve", "page")
-    cpu, gpu, folders, following, sensitivity, served, page = (
+    names = ("cpu", "h200", "folders", "next_labels", "sensitivity", "serve", "page", "drills")
+    cpu, gpu, folders, following, sensitivity, served, page, drills = (
         json.loads((HERE / "results" / f"{name}.json").read_text()) for name in names
     )
     head = [
@@ -262,6 +274,8 @@ def main() -> None:
                 *serve_part(served),
                 "",
                 *page_part(page),
+                "",
+                *drills_part(drills),
                 "",
             ]
         )

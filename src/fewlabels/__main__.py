@@ -12,6 +12,7 @@ import socket
 import sys
 import threading
 import time
+from contextlib import suppress
 from typing import Any, NoReturn
 
 GRACE_SECONDS = 3.0  # that a command has to end by itself after a signal
@@ -19,6 +20,7 @@ SIGNALS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 EXIT_BAD_OUTPUT = 1
 
 _received: list[int] = []
+_received_at: list[float] = []  # of time.monotonic
 
 
 def main() -> NoReturn:
@@ -41,15 +43,17 @@ def main() -> NoReturn:
     except BaseException:  # an interrupted import raises errors of any class
         if not _received:
             raise
-        _say(_received[0])
     if _received:
+        console: Any = sys.modules.get("fewlabels.cli.console")
+        if console is None or console.said_at[0] < _received_at[0]:  # the command said nothing
+            _say(_received[0])
         _end(128 + _received[0])
     try:
         sys.stdout.flush()
     except BrokenPipeError:  # the reader has what it wanted
         _end(code or 0)
     except OSError as error:
-        _write(f"fewlabels: stdout cannot be written ({error.strerror}).")
+        print(f"fewlabels: stdout cannot be written ({error.strerror}).", file=sys.stderr)  # noqa: T201
         _end(code or EXIT_BAD_OUTPUT)
     sys.exit(code)
 
@@ -59,6 +63,7 @@ def _watch_signals() -> None:
         if _received:  # one is enough: a second must not hit the cleaning up
             return
         _received.append(number)
+        _received_at.append(time.monotonic())
         sys.unraisablehook = lambda _: None  # of libraries that an interrupt surprises
         raise KeyboardInterrupt
 
@@ -75,30 +80,23 @@ def _watch_signals() -> None:
             pass
         told.fileno()  # keeps the socket open as long as the thread lives
         time.sleep(GRACE_SECONDS)
-        _say(number)
+        if not _received:  # Python did not get to it
+            _say(number)
         _end(128 + number)
 
     threading.Thread(target=end_late, name="fewlabels-signals", daemon=True).start()
 
 
 def _say(number: int) -> None:
-    _write(f"fewlabels: {SIGNALS[signal.Signals(number)]}.")
-
-
-def _write(text: str) -> None:
-    try:
-        print(text, file=sys.stderr, flush=True)  # noqa: T201
-    except (OSError, ValueError):
-        return
+    with suppress(OSError):  # at once, whatever Python's own streams are doing
+        os.write(2, f"fewlabels: {SIGNALS[signal.Signals(number)]}.\n".encode())
 
 
 def _end(code: int) -> NoReturn:
     """Exit without waiting for threads, which could take long."""
     for stream in (sys.stdout, sys.stderr):
-        try:
+        with suppress(OSError, ValueError):
             stream.flush()
-        except (OSError, ValueError):
-            continue
     os._exit(code)
 
 

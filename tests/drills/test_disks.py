@@ -1,4 +1,4 @@
-"""Full and read-only disks: the old state stays readable, and a decision that was not kept is named.
+"""Full and read-only disks: the old state stays readable, and what was not kept is named.
 
 On commit 7d831a6 a decision on a full disk was answered by a bare 500, thumbnails by 404, the
 creation of a project ended in tracebacks, and a read-only project was "not a labelling project".
@@ -103,13 +103,15 @@ def test_files_on_a_full_disk(drill, tmp_path):
 READ = """
 import os, sys
 from pathlib import Path
-if os.geteuid() == 0:
-    os.setgroups([])
-    os.setgid(65534)
-    os.setuid(65534)
 from fewlabels.errors import InputError
 from fewlabels.labeling.project import Project
 folder = Path(sys.argv[1])
+with Project.open(folder) as project:  # imports what it needs
+    project.load()
+if os.geteuid() == 0:  # who may write everywhere
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
 with Project.open(folder) as project:
     assert len(project.journal.current) == 2
     assert len(project.load()) == 40

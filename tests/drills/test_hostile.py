@@ -220,7 +220,7 @@ def test_a_zip_bomb_is_refused(tmp_path):
 def test_a_parquet_bomb_is_refused(tmp_path):
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
-    values = pyarrow.array(np.zeros(34_000_000, np.float32))
+    values = pyarrow.array(np.zeros(80_000_000, np.float32))
     rows = pyarrow.FixedSizeListArray.from_arrays(values, 1000)
     parquet.write_table(pyarrow.table({"embedding": rows}), tmp_path / "bomb.parquet")
     assert (tmp_path / "bomb.parquet").stat().st_size < 10**6

@@ -8,10 +8,13 @@ import json
 import random
 import resource
 import socket
+import sqlite3
 import string
 import sys
 import threading
 import time
+from contextlib import closing, contextmanager, suppress
+from urllib.parse import quote
 
 import httpx
 import numpy as np
@@ -63,11 +66,13 @@ def address(app_and_port):
     listener.close()
 
 
-def make_client(address: str) -> httpx.Client:
+@contextmanager
+def make_client(address: str):
     headers = {"x-fewlabels-token": TOKEN, "content-type": "application/json"}
-    client = httpx.Client(base_url=address, trust_env=False, headers=headers, timeout=120)
-    assert client.get(f"/?token={TOKEN}").status_code == 303
-    return client
+    how = {"base_url": address, "trust_env": False, "headers": headers, "timeout": 120}
+    with httpx.Client(**how) as client:
+        assert client.get(f"/?token={TOKEN}").status_code == 303
+        yield client
 
 
 TEXTS = [
@@ -105,9 +110,7 @@ def request(rng: random.Random, paths: list[tuple[str, str]]) -> tuple[str, str,
     method, path = rng.choice(paths)
     words = [str(rng.choice([*TEXTS, *NUMBERS])), "".join(rng.choices(string.printable, k=5)), "1"]
     for name in ("{name}", "{item}", "{form}"):
-        path = path.replace(
-            name, httpx.URL("/", params={"q": rng.choice(words)}).query.decode()[2:]
-        )
+        path = path.replace(name, quote(rng.choice(words), errors="replace"))
     if rng.random() < 0.3:
         name = rng.choice(("since", "full", "abstain", "token"))
         path += f"?{name}={rng.choice(('nan', '-1', '1e999', '', '9' * 30, 'x', '%00', '%ff'))}"
@@ -202,9 +205,8 @@ def test_a_thousand_connections(drill, address):
     port = int(address.rpartition(":")[2])
     ask = f"GET / HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\ncookie: fewlabels-{port}={TOKEN}\r\n\r\n"
     for _ in drill.tries("1,000 connections at once", 1, 10):
-        opened = []
-        for _ in range(1000):
-            opened.append(socket.create_connection(("127.0.0.1", port), timeout=120))
+        where = ("127.0.0.1", port)
+        opened = [socket.create_connection(where, timeout=120) for _ in range(1000)]
         for each in opened:
             each.sendall(ask.encode())
         answers = [each.recv(12) for each in opened]
@@ -237,31 +239,22 @@ def test_a_request_that_does_not_come_in_time_is_cut_off(address, monkeypatch):
     port = int(address.rpartition(":")[2])
     with socket.create_connection(("127.0.0.1", port), timeout=60) as slow:
         slow.sendall(b"POST /api/decide HTTP/1.1\r\n")
-        try:
+        with suppress(ConnectionResetError):
             assert slow.recv(10) == b""
-        except ConnectionResetError:
-            pass
 
 
-def test_the_background_answer_survives_an_error(session, monkeypatch, caplog):
+def test_the_background_answer_survives_an_error(session):
     """On commit 7d831a6 one exception ended all later answers until a restart."""
-    from fewlabels.labeling import session as module
-
-    fail = [True]
-
-    def suggest(*arguments, **options):
-        if fail.pop() if fail else False:
-            raise RuntimeError("once")
-        return [5]
-
-    monkeypatch.setattr(module, "suggest", suggest)
-    session.decide([10], "a")
-    while fail:
-        time.sleep(0.01)
-    session.decide([11], "b")
-    while not session.state.settled:
-        time.sleep(0.01)
-    assert session.state.suggested == [5]
+    path = session.project.folder / "project.sqlite"
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute(
+            "DELETE FROM items WHERE name = '59.jpg'"
+        )  # the model's labels cannot be kept
+    for row, label in ((10, "a"), (11, "b")):
+        session.decide([row], label)
+        while not session.state.settled:
+            time.sleep(0.01)
+        assert session.state.given[f"{row}.jpg"].label == label
 
 
 def test_descriptors_are_limited():

@@ -21,8 +21,12 @@ EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells expect
 WIDEST = 1000  # columns: wider than any table
 
 
+said_at = [0.0]  # when `say` was called last, by time.monotonic: __main__ asks
+
+
 def say(text: str) -> None:
     """Print a message for the user on stderr."""
+    said_at[0] = time.monotonic()
     typer.echo(text, err=True)
 
 

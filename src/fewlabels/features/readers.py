@@ -19,7 +19,7 @@ from fewlabels.unpickle import check_unfolded, load_plain
 
 BLOCKS = (".npy", ".npz")  # formats whose rows may come without labels, in equal blocks
 PICKLE_HOLDS = "a pickled dict of class -> list of feature vectors"
-BYTES_PER_VALUE = 8  # of a parquet file in memory, at most, for numbers
+ROWS_AT_ONCE = 1024  # of a parquet file, whose size in memory is known only when they are read
 LABELS_HOLD = "the labels (N,), names or whole numbers"
 
 
@@ -116,20 +116,21 @@ def _read_npz(path: Path) -> Contents:
 
 def _read_parquet(path: Path) -> Contents:
     try:
-        from pyarrow import compute, parquet
+        from pyarrow import Table, compute, parquet
     except ImportError:
         raise MissingExtraError(
             "pyarrow", extra="parquet", purpose="Reading .parquet files"
         ) from None
-    with path.open("rb") as file:
-        about = parquet.read_metadata(file)
-        columns = [
-            group.column(i)
-            for group in map(about.row_group, range(about.num_row_groups))
-            for i in range(group.num_columns)
-        ]
-        check_unpacked(path, sum(BYTES_PER_VALUE * column.num_values for column in columns))
-        table = parquet.read_table(file, page_checksum_verification=True)
+    with (
+        path.open("rb") as file,
+        parquet.ParquetFile(file, page_checksum_verification=True) as content,
+    ):
+        batches, n_bytes = [], 0
+        for batch in content.iter_batches(ROWS_AT_ONCE):
+            batches.append(batch)
+            n_bytes += batch.nbytes
+            check_unpacked(path, n_bytes)
+        table = Table.from_batches(batches, content.schema_arrow)
     embedding = table["embedding"]
     lengths = compute.unique(compute.list_value_length(embedding)).to_pylist()
     if len(lengths) != 1 or lengths[0] is None:

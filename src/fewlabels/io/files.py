@@ -5,6 +5,7 @@ import os
 import re
 import secrets
 import shutil
+import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -135,9 +136,8 @@ def make_folder(path: Path) -> Path:
     """Make a folder with its parents, check that files can be written there, and return it."""
     try:
         path.mkdir(parents=True, exist_ok=True)
-        probe = path / f".{secrets.token_hex(4)}"
-        probe.touch()
-        probe.unlink()
+        with tempfile.TemporaryFile(dir=path):  # without a name where the system can
+            pass
     except OSError as error:
         raise unwritable(path, error) from error
     return path

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from fewlabels.errors import FileFormatError
+from fewlabels.errors import FewLabelsError, FileFormatError
 from fewlabels.io.files import unwritable
 from fewlabels.io.words import first_line
 from fewlabels.labeling.text_copy import Change, Copied, Decision, TextCopy
@@ -31,6 +31,11 @@ PERSON, IMPORT, MODEL, CONFIRMED = "person", "import", "model", "confirmed"
 NONE, SKIP = "none", "skip"  # marks: an item belongs to no class; the person cannot tell
 COPY = "decisions.jsonl"
 COPIED = ("title", "root", "backbone")  # facts that the copy has too
+PRIMARY_CODE = 0xFF  # the part of SQLite's codes that names the kind of error
+DISK_ERRORS = (  # the disk is full, read-only or failing, or another process holds the file
+    *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY),
+    *(sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN),
+)
 NOT_KEPT = "The decision was not kept. Free some space, then decide again."
 APPLICATION_ID = 0x70746D70  # "ptmp", from the program's first name: marks our databases
 VERSION = 2
@@ -118,7 +123,7 @@ class Journal:
         try:
             self._db = self._connect(write=write)
         except (sqlite3.Error, UnicodeDecodeError) as error:
-            raise self._damaged(str(error)) from error
+            raise self._explain(error) from error
 
     def _connect(self, *, write: bool) -> sqlite3.Connection:
         if not write:
@@ -150,7 +155,7 @@ class Journal:
     def _connect_to_read(self) -> sqlite3.Connection:
         copied = self.copy.read()  # first: another process may add to both meanwhile
         try:
-            db = self._open("mode=ro")
+            db = self._open("mode=rw")
             db.execute("SELECT 1 FROM sqlite_master").fetchone()
         except sqlite3.OperationalError:
             # SQLite wants to write beside the file even to read it. On a read-only disk nothing
@@ -198,7 +203,7 @@ class Journal:
 
     def _compare(self, db: sqlite3.Connection, copied: Copied) -> Copied:
         """What the database holds; refused if it is damaged or lacks what the copy has."""
-        found = db.execute("PRAGMA quick_check(1)").fetchone()[0]
+        found = db.execute("PRAGMA integrity_check(1)").fetchone()[0]
         if found != "ok":
             raise self._damaged(first_line(found))
         about = {key: value for key, value in _ask(db, "SELECT * FROM about") if key in COPIED}
@@ -217,6 +222,12 @@ class Journal:
             known.abouts = copied.abouts if about == copied.abouts[-1] else [about]
         return known
 
+    def _explain(self, error: Exception) -> FewLabelsError:
+        """An error of SQLite in our words: the disk cannot be written, or the file is damaged."""
+        if getattr(error, "sqlite_errorcode", 0) & PRIMARY_CODE in DISK_ERRORS:
+            return unwritable(self.path, error, way_out=NOT_KEPT)
+        return self._damaged(str(error))
+
     def _damaged(self, what: str) -> FileFormatError:
         way = "Name the folder that fewlabels made."
         if self.copy.path.is_file():
@@ -233,7 +244,7 @@ class Journal:
         try:
             return _ask(self._db, query, *values)
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-            raise self._damaged(str(error)) from error
+            raise self._explain(error) from error
 
     @contextmanager
     def _change(self) -> Iterator[None]:
@@ -243,10 +254,8 @@ class Journal:
                 yield
         except sqlite3.IntegrityError:
             raise
-        except sqlite3.OperationalError as error:  # a full or read-only disk, or a locked file
-            raise unwritable(self.path, error, way_out=NOT_KEPT) from error
         except sqlite3.DatabaseError as error:
-            raise self._damaged(str(error)) from error
+            raise self._explain(error) from error
 
     def _add_to_copy(self, change: Change) -> None:
         if not self.copy.append(change):
@@ -272,10 +281,9 @@ class Journal:
 
     def check(self) -> list[str]:
         """What is wrong inside, in words; all that opening it checks is right already."""
-        found = [text for (text,) in self._ask("PRAGMA integrity_check")]
         broken = self._ask("PRAGMA foreign_key_check")
         links = [f"{table} names an unknown entry of {other}" for table, _, other, _ in broken]
-        return [*(text for text in found if text != "ok"), *dict.fromkeys(links)]
+        return list(dict.fromkeys(links))
 
     def _insert(
         self, batch: int, time: str, decisions: Sequence[Decision], undone: str | None = None

@@ -11,6 +11,7 @@ The page names items by row number, everything else names them by name.
 
 import logging
 import secrets
+import sqlite3
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -379,7 +380,7 @@ class Session:
         with self._lock:
             if not state.settled or self._outdated(state):
                 return
-            with suppress(FewLabelsError):  # the session does not need them
+            with suppress(FewLabelsError, sqlite3.Error):  # the session does not need them
                 self._keep(state)
             state = self._state = replace(state, version=state.version + 1, changed=())
         state = self._search(state)
