@@ -1,6 +1,7 @@
 """UNEM: PADDLE with its own weight of class sizes and temperature in every update.
 
-    u_ij = softmax_j((-sharpness / 2 |x_i - c_j|^2 + a_l (log pi_j + 1)) / T_l),   pi_j = mean_i u_ij
+    u_ij = softmax_j((-sharpness / 2 |x_i - c_j|^2 + a_l (log pi_j + 1)) / T_l)
+    pi_j = mean_i u_ij
     c_j  = (sum of support rows of class j + sum_i u_ij x_i) / (their number + sum_i u_ij)
 
 in updates l = 1..10 from the support means and equal pi; the u of the last update decides. The
@@ -106,7 +107,7 @@ register(
         "unem",
         "PT+UNEM, refitted",
         Reference(
-            "Zhou, Martin, Boudiaf, Ben Ayed, Chouzenoux",
+            "Zhou, Shakeri, Sadraoui, Kaaniche, Pesquet, Ben Ayed",
             2025,
             "UNEM: UNrolled Generalized EM for Transductive Few-Shot Learning",
             "https://arxiv.org/abs/2412.16739",
