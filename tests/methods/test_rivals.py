@@ -19,6 +19,7 @@ from fewlabels import classify, configure, evaluate, fit, load_embedded, sample_
 from fewlabels.errors import InputError
 from fewlabels.fitting import answer
 from fewlabels.methods import parts
+from fewlabels.methods.unem import SCHEDULES
 
 
 def unit(x):
@@ -240,6 +241,19 @@ def oracle_svm(x, y, q, n_way):
     return model.predict(q)
 
 
+def oracle_unem(x, y, q, n_way):
+    schedule = SCHEDULES[1 if len(x) == n_way else 5]
+    prototypes, sizes = means_of(x, y, n_way), np.full(n_way, 1 / n_way)
+    for weight, temperature in zip(schedule.size_weights, schedule.temperatures, strict=True):
+        logits = -schedule.sharpness / 2 * squared(q, prototypes) + weight * (np.log(sizes) + 1)
+        u = softmax(logits / temperature, axis=1)
+        sizes = np.maximum(u.mean(axis=0), 1e-300)  # a class may become empty
+        for way in range(n_way):
+            total = x[y == way].sum(axis=0) + u[:, way] @ q
+            prototypes[way] = total / ((y == way).sum() + u[:, way].sum())
+    return u.argmax(axis=1)
+
+
 def oracle_mct(x, y, q, n_way):
     prototypes = means_of(x, y, n_way)
     for _ in range(10):
@@ -343,6 +357,7 @@ ORACLES = {
     "matching": oracle_matching,
     "cosine-head": oracle_cosine_head,
     "svm": oracle_svm,
+    "unem": oracle_unem,
     "mct": oracle_mct,
     "anchored": oracle_anchored,
     "bavardage": oracle_bavardage,

@@ -29,6 +29,7 @@ from fewlabels.methods.protolp import assign_protolp
 from fewlabels.methods.svm import assign_svm
 from fewlabels.methods.tafssl import assign_tafssl
 from fewlabels.methods.tim import assign_tim
+from fewlabels.methods.unem import assign_unem
 from fewlabels.preprocess import PAPER, PAPER_INDUCTIVE, Pipeline
 from fewlabels.transport.prior import AtLeast
 from fewlabels.transport.solver import solve_transport
@@ -50,7 +51,7 @@ CLASSIFIERS = pytest.mark.parametrize(
     [
         *(assign_nearest, assign_kmeans, assign_soft_kmeans, assign_map),
         *(assign_bdcspn, assign_dsn, assign_label_spreading, *UPDATED),
-        *(assign_ilpc, assign_matching, assign_svm),
+        *(assign_ilpc, assign_matching, assign_svm, assign_unem),
     ],
 )
 LINES = pytest.mark.parametrize(

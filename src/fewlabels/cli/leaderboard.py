@@ -28,7 +28,7 @@ def leaderboard_command(
     ] = None,
     episodes: Annotated[
         int, Option(help="Episodes per kind; a tenth of them for slow methods.")
-    ] = 400,
+    ] = 200,
     draws: options.Draws = "own",
     seed: options.Seed = 0,
     settings: Annotated[

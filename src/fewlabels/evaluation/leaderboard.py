@@ -96,7 +96,7 @@ def make_leaderboard(
     shots: Sequence[int] = SHOTS,
     queries: Sequence[str] = QUERIES,
     n_way: int = 5,
-    n_episodes: int = 400,
+    n_episodes: int = 200,
     tuned: Tuned | None = None,
     mean_features: FeatureSet | None = None,
     about: str = "",

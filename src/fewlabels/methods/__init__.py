@@ -26,6 +26,7 @@ from fewlabels.methods import mct  # noqa: F401
 from fewlabels.methods import laplacianshot  # noqa: F401
 from fewlabels.methods import tim  # noqa: F401
 from fewlabels.methods import paddle  # noqa: F401
+from fewlabels.methods import unem  # noqa: F401
 from fewlabels.methods import anchored  # noqa: F401
 from fewlabels.methods import bavardage  # noqa: F401
 from fewlabels.methods import tafssl  # noqa: F401
