@@ -25,9 +25,12 @@ MOST_BYTES = 60_000_000
 STATED = {
     "cifar-fs/wrn28-10": 89.23,
     "cifar-fs/wrn28-10-dct": 90.19,
+    "cifar-fs/wrn28-10-48": 89.83,
     "cifar-fs/resnet18": 87.50,
     "cifar-fs/resnet12": 87.92,
     "cub/resnet18": 92.98,
+    "cub/resnet18-112": 93.27,
+    "cub/resnet18-dct": 93.42,
     "cifar-fs/conv4": 54.55,
 }
 
@@ -39,7 +42,9 @@ def test_artifacts_are_small():
 @EVERY_FOLDER
 def test_features_are_of_the_classes_they_say(folder):
     dataset, backbone = folder.parts[-2:]
-    for split in ("val", "novel"):
+    splits = sorted(path.stem for path in folder.glob("*.safetensors") if path.stem != "backbone")
+    assert splits in (["novel"], ["novel", "val"])
+    for split in splits:
         found = FeatureSet.load(folder / f"{split}.safetensors")
         assert found.class_names == tuple(BENCHMARKS[dataset].classes[split])
         assert (
@@ -75,12 +80,18 @@ def test_the_stated_accuracy_is_found_again(folder):
     assert abs(result.accuracy - STATED["/".join(folder.parts[-2:])]) < 4 * result.ci95 / 1.96
 
 
-def test_two_streams_hold_the_same_images_in_the_same_order():
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("cifar-fs/wrn28-10", "cifar-fs/wrn28-10-dct"),
+        ("cifar-fs/wrn28-10-48", "cifar-fs/wrn28-10-dct"),
+        ("cub/resnet18-112", "cub/resnet18-dct"),
+        ("cub/resnet18", "cub/resnet18-dct"),
+    ],
+)
+def test_two_streams_hold_the_same_images_in_the_same_order(names):
     """Images that one stream finds alike, the other does too; in another order they would not."""
-    streams = [
-        FeatureSet.load(ARTIFACTS / "cifar-fs" / name / "novel.safetensors")
-        for name in ("wrn28-10", "wrn28-10-dct")
-    ]
+    streams = [FeatureSet.load(ARTIFACTS / name / "novel.safetensors") for name in names]
     for rows in streams[0].class_rows:
         roots = [np.sqrt(stream.features[rows]) for stream in streams]
         alike = [each @ each.T / np.outer(*[np.linalg.norm(each, axis=1)] * 2) for each in roots]

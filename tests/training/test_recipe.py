@@ -101,8 +101,8 @@ def test_changes_reach_any_depth():
         ("optimizer.lowest_lr=1", "lowest_lr must be from 0 to lr"),
         ("rotated_share=0", "rotated_share must be"),
         ("stored_size=4", "stored_size must be 0 or at least image_size"),
-        ("test_sizes=[32]", "test_sizes must be empty or a short side and a crop"),
-        ("test_sizes=[32, 40]", "at most it and at least 8, got [32, 40]"),
+        ("test_sizes=[[32]]", "must be a list of 2, got [32]"),
+        ("test_sizes=[[32, 40]]", "a crop of at most it and at least 8, got [32, 40]"),
         ("optimizer=fast", "must be a table"),
     ],
 )

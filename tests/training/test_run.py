@@ -96,13 +96,19 @@ def test_images_are_kept_larger_than_the_network_where_the_recipe_says_so(recipe
 
 
 def test_tests_may_see_larger_images_than_training(sets, recipe, tmp_path):
-    """The same training, and the transform of the backbone is that of `test_sizes`."""
-    larger = dataclasses.replace(recipe, test_sizes=(24, 20))
+    """The same training; the transform of the backbone is the first, features are of both."""
+    larger = dataclasses.replace(recipe, test_sizes=((24, 20), (18, 18)))
     losses = []
     for each in (recipe, larger):
         folder = tmp_path / each.transform.partition(" ")[0]
         trained = train_backbone(
-            sets["base"], each, output=folder, val=sets["val"], views="best", device="cpu"
+            sets["base"],
+            each,
+            output=folder,
+            val=sets["val"],
+            extract=[sets["novel"]],
+            views="best",
+            device="cpu",
         )
         losses.append([report["loss"] for report in trained.reports])
     assert losses[0] == losses[1]
@@ -112,6 +118,15 @@ def test_tests_may_see_larger_images_than_training(sets, recipe, tmp_path):
     pixels = torch.from_numpy(decode(sets["val"], size=24, crop=20).stack)
     found = validate(embed(encoder.module, pixels), sets["val"].labels, n_episodes=600)
     assert metrics["views"]["center"] == pytest.approx(found)
+    assert Recipe.from_dict(metrics["recipe"]) == larger
+    written = FeatureSet.load(folder / "novel.safetensors")
+    expected = 0
+    for size, crop in larger.test_sizes:
+        pixels = torch.from_numpy(decode(sets["novel"], size=size, crop=crop).stack)
+        expected = expected + embed(encoder.module, pixels, views=metrics["views"]["chosen"]) / 2
+    step = np.sqrt(expected.max()) / 255  # of a root in 8 bits
+    np.testing.assert_allclose(np.sqrt(written.features), np.sqrt(expected), atol=0.52 * step)
+    assert " and resize(18) | crop(18)" in written.provenance["transform"]
 
 
 def test_classes_that_are_judged_must_not_be_trained_on(sets, recipe, tmp_path):

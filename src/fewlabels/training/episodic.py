@@ -13,13 +13,12 @@ from fewlabels.errors import InputError, unknown_choice
 from fewlabels.training.recipe import (
     KEPT,
     PRECISIONS,
-    SMALLEST_CROP,
     Augment,
     Optimizer,
     Recipe,
+    Sizes,
     apply_change,
     build,
-    normalizing_transform,
     read_values,
 )
 from fewlabels.training.systems import SYSTEMS, Shape, System
@@ -34,7 +33,7 @@ class EpisodicStage(NamedTuple):
 
 
 @dataclass(frozen=True)
-class EpisodicRecipe:
+class EpisodicRecipe(Sizes):
     """All settings of a training on episodes; see the TOML files in recipes/.
 
     >>> load_recipe("protonet").system
@@ -86,13 +85,7 @@ class EpisodicRecipe:
                 "episodes_per_step must be a multiple of n_shards, "
                 f"got {self.episodes_per_step} and {self.n_shards}."
             )
-        if self.image_size < SMALLEST_CROP:
-            raise InputError(f"image_size must be at least {SMALLEST_CROP}, got {self.image_size}.")
-        if self.stored_size and self.stored_size < self.image_size:
-            raise InputError(
-                f"stored_size must be 0 or at least image_size = {self.image_size}, "
-                f"got {self.stored_size}."
-            )
+        self.check_sizes()
         if not 0 <= self.ema < 1:
             raise InputError(f"ema must be from 0 to below 1, got {self.ema}.")
         if kind.frozen and not self.start:
@@ -107,16 +100,6 @@ class EpisodicRecipe:
     def kind(self) -> type[System]:
         """The class of the system."""
         return SYSTEMS[self.system]
-
-    @property
-    def storage_size(self) -> int:
-        """Short side in pixels of the images before cropping."""
-        return self.stored_size or self.image_size
-
-    @property
-    def transform(self) -> str:
-        """The transform of the trained network, as text for `fewlabels.data.transforms`."""
-        return normalizing_transform(self.storage_size, self.image_size)
 
     @property
     def validation_shots(self) -> tuple[int, ...]:

@@ -106,8 +106,49 @@ class Optimizer:
             )
 
 
+class Sizes:
+    """What follows from the sizes of images, in both kinds of recipes."""
+
+    image_size: int
+    stored_size: int
+
+    @property
+    def storage_size(self) -> int:
+        """Short side in pixels of the images before cropping."""
+        return self.stored_size or self.image_size
+
+    @property
+    def shown_sizes(self) -> tuple[tuple[int, int], ...]:
+        """Short side and crop in pixels of images in tests; validation sees the first."""
+        return ((self.storage_size, self.image_size),)
+
+    @property
+    def transforms(self) -> list[str]:
+        """The transforms of test images, as texts for `fewlabels.data.transforms`."""
+        means, stds = (" ".join(map(str, values)) for values in (MEANS, STDS))
+        return [
+            f"resize({side}) | crop({crop}) | normalize({means}, {stds})"
+            for side, crop in self.shown_sizes
+        ]
+
+    @property
+    def transform(self) -> str:
+        """The transform of the trained network: the first of `transforms`."""
+        return self.transforms[0]
+
+    def check_sizes(self) -> None:
+        """Refuse crops that are too small, or larger than the images."""
+        if self.image_size < SMALLEST_CROP:
+            raise InputError(f"image_size must be at least {SMALLEST_CROP}, got {self.image_size}.")
+        if self.stored_size and self.stored_size < self.image_size:
+            raise InputError(
+                f"stored_size must be 0 or at least image_size = {self.image_size}, "
+                f"got {self.stored_size}."
+            )
+
+
 @dataclass(frozen=True)
-class Recipe:
+class Recipe(Sizes):
     """All settings of a training; see the TOML files in recipes/.
 
     >>> Recipe.load("modern").stages[-1].objective
@@ -120,8 +161,9 @@ class Recipe:
     stored_size: int = 0  # short side before cropping to image_size, in pixels; 0 for image_size
     # Short side and crop of images in tests, in pixels; () for those of training. Random crops show
     # objects enlarged, so larger images suit tests better (Touvron et al. 2019, "Fixing the
-    # train-test resolution discrepancy").
-    test_sizes: tuple[int, ...] = ()
+    # train-test resolution discrepancy"). Written features are means over all these sizes;
+    # validation sees the first.
+    test_sizes: tuple[tuple[int, int], ...] = ()
     batch_size: int = 256  # different images per step; objectives with rotations have more rows
     n_shards: int = 1  # parts of a batch with separate normalization statistics; >= 1 per process
     dropout: float = 0.0
@@ -147,20 +189,13 @@ class Recipe:
         ):
             if value not in choices:
                 raise unknown_choice(what, value, choices)
-        if self.image_size < SMALLEST_CROP:
-            raise InputError(f"image_size must be at least {SMALLEST_CROP}, got {self.image_size}.")
-        if self.stored_size and self.stored_size < self.image_size:
-            raise InputError(
-                f"stored_size must be 0 or at least image_size = {self.image_size}, "
-                f"got {self.stored_size}."
-            )
-        if self.test_sizes and not (
-            len(self.test_sizes) == 2 and self.test_sizes[0] >= self.test_sizes[1] >= SMALLEST_CROP
-        ):
-            raise InputError(
-                "test_sizes must be empty or a short side and a crop of at most it and at least "
-                f"{SMALLEST_CROP}, got {list(self.test_sizes)}."
-            )
+        self.check_sizes()
+        for side, crop in self.test_sizes:
+            if not side >= crop >= SMALLEST_CROP:
+                raise InputError(
+                    "test_sizes must be pairs of a short side and a crop of at most it and at "
+                    f"least {SMALLEST_CROP}, got {[side, crop]}."
+                )
         if self.batch_size < 2 or self.n_shards < 1 or self.batch_size % self.n_shards:
             raise InputError(
                 "batch_size must be at least 2 and a multiple of n_shards, "
@@ -176,21 +211,9 @@ class Recipe:
             raise InputError("mixup_alpha and head_scale must be positive.")
 
     @property
-    def storage_size(self) -> int:
-        """Short side in pixels of the images before cropping."""
-        return self.stored_size or self.image_size
-
-    @property
-    def transform(self) -> str:
-        """The transform of the trained network, as text for `fewlabels.data.transforms`."""
-        return normalizing_transform(*self.shown_sizes)
-
-    @property
-    def shown_sizes(self) -> tuple[int, int]:
-        """Short side and crop in pixels of images in tests."""
-        if self.test_sizes:
-            return self.test_sizes[0], self.test_sizes[1]
-        return self.storage_size, self.image_size
+    def shown_sizes(self) -> tuple[tuple[int, int], ...]:
+        """Short side and crop in pixels of images in tests; validation sees the first."""
+        return self.test_sizes or super().shown_sizes
 
     @property
     def n_epochs(self) -> int:
@@ -230,12 +253,6 @@ class Recipe:
             return cls.from_dict(values)
         except InputError as error:
             raise InputError(f"recipe {recipe}: {error}") from error
-
-
-def normalizing_transform(stored_size: int, image_size: int) -> str:
-    """The transform of images of short side `stored_size`, cropped to `image_size`."""
-    means, stds = (" ".join(map(str, values)) for values in (MEANS, STDS))
-    return f"resize({stored_size}) | crop({image_size}) | normalize({means}, {stds})"
 
 
 def list_recipes() -> list[str]:

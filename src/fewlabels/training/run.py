@@ -3,6 +3,7 @@
 import json
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -15,12 +16,13 @@ from fewlabels.data.decoding import UnreadableImageError
 from fewlabels.data.image_set import ALL
 from fewlabels.errors import InputError, unknown_choice
 from fewlabels.evaluation.results import versions
-from fewlabels.features import extraction
+from fewlabels.features import FeatureSet, extraction
 from fewlabels.features.views import VIEWS
 from fewlabels.io.files import make_folder, write_file
 from fewlabels.io.stamps import short_hash
 from fewlabels.io.words import listing
 from fewlabels.training.embedding import embed
+from fewlabels.training.episodic import AnyRecipe
 from fewlabels.training.loop import DecodedImages, Report, Trained, train
 from fewlabels.training.processes import join_processes
 from fewlabels.training.recipe import Recipe
@@ -72,7 +74,7 @@ def train_backbone(
     stored = decode(base, size=recipe.storage_size, crop=recipe.storage_size, strict=strict)
     seen = None
     if val is not None:
-        size, crop = recipe.shown_sizes
+        size, crop = recipe.shown_sizes[0]
         seen = decode(val, size=size, crop=crop, strict=strict)
     with join_processes(device) as processes:
         kind = processes.device.type
@@ -99,41 +101,68 @@ def train_backbone(
         )
         if not (trained.finished and processes.first):
             return trained
-        epoch, settings = str(trained.epoch), recipe.to_dict()
-        save_backbone(
-            output / MODEL,
-            trained.backbone,
-            name=recipe.backbone,
-            options={"dropout": recipe.dropout, "image_size": recipe.image_size},
-            transform=recipe.transform,
-            provenance={"dataset": base.name, "recipe": json.dumps(settings), "epoch": epoch},
-        )
+        save_trained(output / MODEL, trained, recipe, provenance=describe(trained, recipe, base))
         scores = {}
         if views == BEST and seen is not None:
             scores = {name: score(trained.backbone, seen, views=name) for name in VIEWS}
         chosen = max(scores, key=lambda name: sum(scores[name].values())) if scores else views
         for images in extract:
-            features = extraction.extract(
-                images,
-                [load_encoder(output / MODEL)],
-                store=None,  # a newly trained backbone has no rows in a store
-                device=kind,
-                views=chosen,
-                precision="bfloat16" if bf16 and on_cuda else "float32",
-                strict=strict,
-                on_progress=on_extraction,
-            )
-            features.save(output / f"{images.split}.safetensors", encoding="root8")
+            by_size = [
+                extraction.extract(
+                    images,
+                    [load_encoder(output / MODEL, transform=transform)],
+                    store=None,  # a newly trained backbone has no rows in a store
+                    device=kind,
+                    views=chosen,
+                    precision="bfloat16" if bf16 and on_cuda else "float32",
+                    strict=strict,
+                    on_progress=on_extraction,
+                )
+                for transform in recipe.transforms
+            ]
+            average_sizes(by_size).save(output / f"{images.split}.safetensors", encoding="root8")
         metrics = {
             **{"backbone": recipe.backbone, "dataset": base.name, "n_images": len(base)},
             "n_parameters": sum(weight.numel() for weight in trained.backbone.parameters()),
             "device": torch.cuda.get_device_name() if on_cuda else kind,
-            **{"command": command, "versions": versions(), "recipe": settings},
+            **{"command": command, "versions": versions(), "recipe": recipe.to_dict()},
             "kept_epoch": trained.reports[trained.epoch - 1],
             "views": {"chosen": chosen, **scores},
         }
         write_file(output / METRICS, (json.dumps(metrics, indent=1) + "\n").encode())
     return trained
+
+
+def average_sizes(sets: Sequence[FeatureSet]) -> FeatureSet:
+    """The mean of features of the same images at several sizes; `transform` names all of them."""
+    features = np.mean([each.features for each in sets], axis=0)
+    transform = " and ".join(each.provenance["transform"] for each in sets)
+    return replace(
+        sets[0], features=features, provenance={**sets[0].provenance, "transform": transform}
+    )
+
+
+def describe(trained: Trained, recipe: AnyRecipe, base: ImageSet) -> dict[str, str]:
+    """What the files of a trained backbone or system record about it."""
+    return {
+        "dataset": base.name,
+        "recipe": json.dumps(recipe.to_dict()),
+        "epoch": str(trained.epoch),
+    }
+
+
+def save_trained(
+    path: Path, trained: Trained, recipe: AnyRecipe, *, provenance: dict[str, str]
+) -> None:
+    """Write the backbone of a training with its transform."""
+    save_backbone(
+        path,
+        trained.backbone,
+        name=recipe.backbone,
+        options={"dropout": recipe.dropout, "image_size": recipe.image_size},
+        transform=recipe.transform,
+        provenance=provenance,
+    )
 
 
 def check_disjoint(*sets: ImageSet) -> None:

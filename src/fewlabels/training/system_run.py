@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from fewlabels.backbones import load_backbone, save_backbone
+from fewlabels.backbones import load_backbone
 from fewlabels.data import ImageSet
 from fewlabels.evaluation.results import versions
 from fewlabels.io.files import make_folder, write_file
@@ -26,7 +26,9 @@ from fewlabels.training.run import (
     N_VALIDATION_EPISODES,
     check_disjoint,
     decode,
+    describe,
     fingerprint,
+    save_trained,
 )
 from fewlabels.training.system_files import save_system
 from fewlabels.training.tasks import represent
@@ -125,21 +127,10 @@ def record_system(
 ) -> None:
     """Write the system, its evaluations by split, and the record of its training."""
     system = trained.kept
-    about = {
-        "dataset": base.name,
-        "recipe": json.dumps(recipe.to_dict()),
-        "epoch": str(trained.epoch),
-    }
+    about = describe(trained, recipe, base)
     save_system(output / SYSTEM, system, recipe, provenance=about)
     if recipe.kind.gives_features:
-        save_backbone(
-            output / MODEL,
-            trained.backbone,
-            name=recipe.backbone,
-            options={"dropout": recipe.dropout, "image_size": recipe.image_size},
-            transform=recipe.transform,
-            provenance=about,
-        )
+        save_trained(output / MODEL, trained, recipe, provenance=about)
     found: dict[str, dict[str, object]] = {}
     for split, images in evaluate.items():
         pixels = torch.from_numpy(images.stack).to(device)
