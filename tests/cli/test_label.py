@@ -619,3 +619,20 @@ assert "torch" not in sys.modules
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("/no/such/place does not exist.") == 3
+
+
+def test_export(here, photos, tmp_path):
+    (tmp_path / "labels.csv").write_text(
+        "path,label,origin\n"
+        + "".join(f"{name}/{i}.png,{name},model\n" for name in COLORS for i in range(6))
+    )
+    words = ("export", photos, "--labels", tmp_path / "labels.csv", "--near", "1")
+    done = here(*words, "--to", "ultralytics", "--split", "0.5,0.5", "-o", tmp_path / "yolo")
+    assert "12 images written" in done.stdout
+    assert "train 6, validation 6" in done.stdout
+    assert len(list((tmp_path / "yolo" / "val" / "leek").iterdir())) == 3
+    wrong = here(*words, "--to", "csv", "-o", tmp_path / "o", "--split", "half")
+    assert wrong.code == 2
+    assert "--split must be numbers" in wrong.stderr
+    wrong = here(*words, "--to", "yolo", "-o", tmp_path / "o")
+    assert "--to must be one of imagefolder" in wrong.stderr

@@ -244,7 +244,7 @@ def test_labels_go_out_without_the_photographs(project, photos, labels, tmp_path
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"to": "yolo"}, "to must be one of hf, imagefolder"),
+        ({"to": "yolo"}, "to must be one of imagefolder, ultralytics, hf"),
         ({"split": (0.8, 0.1)}, "add up to 1.*got 0.8,0.1"),
         ({"split": (1.0,)}, "fractions"),
         ({"near": 0.0}, "near must be a cosine"),
@@ -272,11 +272,11 @@ def test_nothing_is_overwritten_and_nothing_lies_among_the_photographs(project, 
 def test_a_full_disk_leaves_nothing_half_written(project, photos, tmp_path):
     """A limit on the size of files stands for the disk: the large picture does not fit."""
     (photos / "day 0" / "7.jpg").write_bytes(
-        (photos / "day 0" / "7.jpg").read_bytes() + bytes(9999)
+        (photos / "day 0" / "7.jpg").read_bytes() + bytes(400_000)
     )
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (5000, limits[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, limits[1]))
     try:
         with pytest.raises(InputError, match="out cannot be written"):
             export_labels(project, to="imagefolder", output=tmp_path / "out")

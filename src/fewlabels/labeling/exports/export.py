@@ -47,21 +47,19 @@ class Exported(NamedTuple):
 
     output: Path
     counts: dict[str, int]  # items by split; "" where there are no splits
-    n_groups: int  # of similar items that a split kept together; 0 without splits
+    n_similar: int  # items that were kept together with others like them; 0 without splits
     remarks: tuple[str, ...]
 
     def describe(self) -> str:
         """One line: how many images, and in which splits.
 
-        >>> Exported(Path("out"), {"train": 8, "test": 2}, 9, ()).describe()
-        '10 images written to out: train 8, test 2 (9 groups of similar images, none divided).'
+        >>> Exported(Path("out"), {"train": 8, "test": 2}, 3, ()).describe()
+        '10 images written to out: train 8, test 2; 3 similar ones were not divided.'
         """
         total = f"{count(sum(self.counts.values()), 'image')} written to {self.output}"
-        if "" in self.counts or not self.n_groups:
-            return f"{total}."
-        splits = ", ".join(f"{split} {n:,}" for split, n in self.counts.items())
-        groups = count(self.n_groups, "group")
-        return f"{total}: {splits} ({groups} of similar images, none divided)."
+        named = ", ".join(f"{split} {n:,}" for split, n in self.counts.items() if split)
+        similar = f"; {self.n_similar:,} similar ones were not divided" if self.n_similar else ""
+        return f"{total}{': ' if named else ''}{named}{similar}."
 
 
 def export_labels(
@@ -119,13 +117,13 @@ def export_labels(
             raise InputError(f"photos must be left out unless a project is given, got {photos}.")
         found = _of_folder(named, labels)
     items, remarks = _choose(form, found.items, abstain)
-    n_groups = 0
+    n_similar = 0
     if fractions:
         features = None
         if near < 1:
             extraction = Extraction(backbone, device, store=FeatureStore(), on_progress=on_progress)
             features = found.features(items, extraction)
-        items, n_groups = _split(items, fractions, features, near=near, seed=seed)
+        items, n_similar = _split(items, fractions, features, near=near, seed=seed)
         remarks += _remark_splits(items, fractions)
     elif form.always_split:
         items = [item._replace(split=TRAIN if item.label else "") for item in items]
@@ -148,7 +146,7 @@ def export_labels(
             f"not allow the name: {shown}."
         )
     by_split = {split: counts[split] for split in data.splits}
-    return Exported(output, by_split, n_groups, (*found.remarks, *remarks))
+    return Exported(output, by_split, n_similar, (*found.remarks, *remarks))
 
 
 class _Found(NamedTuple):
@@ -276,7 +274,10 @@ def _split(
     near: float,
     seed: int,
 ) -> tuple[list[Item], int]:
-    """The items with their splits, and the number of groups; without a label there is no split."""
+    """The items with their splits, and how many are in a group with others.
+
+    Without a label there is no split.
+    """
     rows = [row for row, item in enumerate(items) if item.label]
     chosen = [items[row] for row in rows]
     groups = find_groups(
@@ -287,7 +288,8 @@ def _split(
     found = list(items)
     for row, split in zip(rows, splits, strict=True):
         found[row] = items[row]._replace(split=split)
-    return found, len(set(groups.tolist()))
+    sizes = np.bincount(groups)
+    return found, int(sizes[sizes > 1].sum())
 
 
 def _remark_splits(items: list[Item], fractions: dict[str, float]) -> list[str]:
