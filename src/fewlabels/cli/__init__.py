@@ -24,6 +24,7 @@ from fewlabels.cli.reproduce import reproduce_command
 from fewlabels.cli.serve import serve_command
 from fewlabels.cli.train import train_command
 from fewlabels.cli.tune import tune_command
+from fewlabels.cli.undo import move_command, undo_command
 from fewlabels.errors import FewLabelsError
 
 EXIT_BAD_INPUT = 2  # as for wrong options
@@ -61,6 +62,8 @@ app.command("next", cls=GroupedCommand)(next_command)
 app.command("serve", cls=GroupedCommand)(serve_command)
 app.command("predict", cls=GroupedCommand)(predict_command)
 app.command("export", cls=ExportCommand)(export_command)
+app.command("move", cls=GroupedCommand)(move_command)
+app.command("undo")(undo_command)
 app.command("extract")(extract_command)
 app.command("doctor")(doctor_command)
 app.command("evaluate", cls=MethodCommand)(evaluate_command)

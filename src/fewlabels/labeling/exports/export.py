@@ -33,7 +33,7 @@ from fewlabels.labeling.exports.splits import (
     split_groups,
 )
 from fewlabels.labeling.inputs import Named, identify
-from fewlabels.labeling.journal import IMPORT, MODEL
+from fewlabels.labeling.journal import IMPORT, MODEL, PERSON
 from fewlabels.labeling.journal import NONE as NO_CLASS
 from fewlabels.labeling.labels_file import LabelsWritten, read_folder_names, read_label_rows
 from fewlabels.labeling.outputs import LABEL_STUDIO_PREFIX, check_abstain
@@ -107,15 +107,8 @@ def export_labels(
     fractions = check_fractions(split)
     check_near(near)
     check_abstain(abstain)
-    named = identify(Path(source))
-    root = named.root if photos is None else Path(photos)
-    _check_output(output, root)
-    if named.is_project:
-        found = _of_project(named, root, labels, is_moved=photos is not None)
-    else:
-        if photos is not None:
-            raise InputError(f"photos must be left out unless a project is given, got {photos}.")
-        found = _of_folder(named, labels)
+    found = find_items(source, labels=labels, photos=photos)
+    _check_output(output, found.root)
     items, remarks = _choose(form, found.items, abstain)
     n_similar = 0
     if fractions:
@@ -149,10 +142,11 @@ def export_labels(
     return Exported(output, by_split, n_similar, (*found.remarks, *remarks))
 
 
-class _Found(NamedTuple):
+class Found(NamedTuple):
     """Items with labels, and how to get their features."""
 
     title: str
+    root: Path | None  # the folder of the images
     items: list[Item]
     features_of: Callable[[Extraction], FeatureSet]
     remarks: tuple[str, ...]
@@ -167,9 +161,22 @@ class _Found(NamedTuple):
         return found
 
 
+def find_items(
+    source: str | Path, *, labels: str | Path | None = None, photos: str | Path | None = None
+) -> Found:
+    """The items of a project, a folder or a file of features; arguments as in `export_labels`."""
+    named = identify(Path(source))
+    if named.is_project:
+        root = named.root if photos is None else Path(photos)
+        return _of_project(named, root, labels, is_moved=photos is not None)
+    if photos is not None:
+        raise InputError(f"photos must be left out unless a project is given, got {photos}.")
+    return _of_folder(named, labels)
+
+
 def _of_project(
     named: Named, root: Path | None, labels: str | Path | None, *, is_moved: bool
-) -> _Found:
+) -> Found:
     if labels is not None:
         raise InputError(f"labels must be left out for a project, which has its own, got {labels}.")
     with Project.open(named.path) as project:
@@ -187,16 +194,18 @@ def _of_project(
         file = files.get(name)
         if name in given:
             items.append(Item(name, given[name].label, given[name].origin, 1.0, file))
-        elif name in predicted and marks.get(name) != NO_CLASS:
+        elif marks.get(name) == NO_CLASS:
+            items.append(Item(name, "", PERSON, 1.0, file))
+        elif name in predicted:
             each = predicted[name]
             items.append(Item(name, each.label, MODEL, round(each.confidence, 4), file))
         else:
             items.append(Item(name, "", "", 0.0, file))
     path = named.path / FEATURES
-    return _Found(title, items, lambda _: FeatureSet.load(path), tuple(remarks))
+    return Found(title, root, items, lambda _: FeatureSet.load(path), tuple(remarks))
 
 
-def _of_folder(named: Named, labels: str | Path | None) -> _Found:
+def _of_folder(named: Named, labels: str | Path | None) -> Found:
     if named.root is None:
         features = read_features(named.path, labels_needed=False)
         collection = Collection.of_features(features)
@@ -219,13 +228,14 @@ def _of_folder(named: Named, labels: str | Path | None) -> _Found:
             return extraction(images)[0]
 
     if labels is None:
-        written = LabelsWritten({name: (label, IMPORT, 1.0) for name, label in own.items()})
+        written = LabelsWritten({name: (label, IMPORT, 1.0, 0.0) for name, label in own.items()})
     else:
         written = read_label_rows(Path(labels), names, root=named.root)
-    items = [
-        Item(name, *written.labels.get(name, ("", "", 0.0)), files.get(name)) for name in names
-    ]
-    return _Found(named.path.resolve().stem, items, features_of, written.remarks)
+    items = []
+    for name in names:
+        label, origin, confidence, none = written.labels.get(name, ("", "", 0.0, 0.0))
+        items.append(Item(name, label, origin, confidence, files.get(name), none))
+    return Found(named.path.resolve().stem, named.root, items, features_of, written.remarks)
 
 
 def _files(images: ImageSet) -> dict[str, Path]:
