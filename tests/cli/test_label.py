@@ -636,3 +636,20 @@ def test_export(here, photos, tmp_path):
     assert "--split must be numbers" in wrong.stderr
     wrong = here(*words, "--to", "yolo", "-o", tmp_path / "o")
     assert "--to must be one of imagefolder" in wrong.stderr
+
+
+def test_move_and_undo(here, photos, tmp_path):
+    before = {path: path.read_bytes() for path in photos.rglob("*.png")}
+    words = ("move", photos, "-o", tmp_path / "sorted")
+    done = here(*words, "--dry-run")
+    assert f"{photos / 'leek' / '0.png'} -> {tmp_path / 'sorted' / 'leek' / '0.png'}" in done.stdout
+    assert "12 files would move: apple 6, leek 6." in done.stdout
+    done = here(*words)
+    assert "12 files moved: apple 6, leek 6." in done.stdout
+    assert not list(photos.rglob("*.png"))
+    (journal,) = (tmp_path / "sorted").glob("*.jsonl")
+    assert str(journal) in done.stdout
+    assert "12 files at the new place" in here("undo", journal, "--finish").stdout
+    assert "12 files at the old place" in here("undo", journal).stdout
+    assert {path: path.read_bytes() for path in photos.rglob("*.png")} == before
+    assert here("undo", journal).code == 2

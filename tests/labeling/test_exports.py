@@ -189,6 +189,22 @@ def test_every_format_but_label_studio_is_read_back_above():
     assert {*READERS, "label-studio"} == set(format_names())
 
 
+def test_similar_images_stay_together_and_are_told(photos, labels, tmp_path):
+    names = sorted(labels)
+    rows = np.eye(len(names))
+    rows[4:9] = rows[4] + 0.1 * rows[4:9]
+    features = FeatureSet.from_arrays(rows, [-1] * len(names), [], names=names)
+    with Project.create(tmp_path / "q", features, title="q", root=photos) as made:
+        made.journal.decide(labels, origin="person")
+    done = export_labels(tmp_path / "q", to="csv", output=tmp_path / "out", split=(0.5, 0.5))
+    assert done.n_similar == 5
+    assert any("5 of 15 images are similar" in remark for remark in done.remarks)
+    found = read_table(tmp_path / "out", photos, labels)
+    assert len({found[name][0] for name in names[4:9]}) == 1
+    done = export_labels(tmp_path / "q", to="csv", output=tmp_path / "b", split=(0.5, 0.5), near=1)
+    assert done.n_similar == 0
+
+
 def test_label_studio_gets_annotations_and_predictions(project, labels, tmp_path):
     with Project.open(project, write=True) as opened:
         opened.journal.keep_model_labels([("day 0/1.jpg", ModelLabel("leek", 0.75, 0.5))])

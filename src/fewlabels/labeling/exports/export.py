@@ -39,6 +39,7 @@ from fewlabels.labeling.labels_file import LabelsWritten, read_folder_names, rea
 from fewlabels.labeling.outputs import LABEL_STUDIO_PREFIX, check_abstain
 from fewlabels.labeling.project import FEATURES, Project
 
+MOST_IN_GROUP = 0.2  # of all images: a larger group is worth a remark
 MOST_SHOWN = 8  # classes or paths that a remark names
 
 
@@ -116,8 +117,14 @@ def export_labels(
         if near < 1:
             extraction = Extraction(backbone, device, store=FeatureStore(), on_progress=on_progress)
             features = found.features(items, extraction)
-        items, n_similar = _split(items, fractions, features, near=near, seed=seed)
+        items, sizes = _split(items, fractions, features, near=near, seed=seed)
+        n_similar = int(sizes[sizes > 1].sum())
         remarks += _remark_splits(items, fractions)
+        if sizes.max() > MOST_IN_GROUP * sizes.sum():
+            remarks.append(
+                f"{sizes.max():,} of {sizes.sum():,} images are similar to one another and were "
+                f"not divided. Raise near={near:g} if they show different things."
+            )
     elif form.always_split:
         items = [item._replace(split=TRAIN if item.label else "") for item in items]
     classes = {item.label for item in items if item.label}
@@ -283,8 +290,8 @@ def _split(
     *,
     near: float,
     seed: int,
-) -> tuple[list[Item], int]:
-    """The items with their splits, and how many are in a group with others.
+) -> tuple[list[Item], NDArray[np.int64]]:
+    """The items with their splits, and the sizes of the groups.
 
     Without a label there is no split.
     """
@@ -298,8 +305,7 @@ def _split(
     found = list(items)
     for row, split in zip(rows, splits, strict=True):
         found[row] = items[row]._replace(split=split)
-    sizes = np.bincount(groups)
-    return found, int(sizes[sizes > 1].sum())
+    return found, np.bincount(groups)
 
 
 def _remark_splits(items: list[Item], fractions: dict[str, float]) -> list[str]:
