@@ -132,6 +132,7 @@ def read_cvat(folder, photos, labels):
     root = ElementTree.parse(folder / "annotations.xml").getroot()
     assert root.findtext("version") == "1.1"
     assert {each.findtext("name") for each in root.iter("label")} == set(CLASSES)
+    assert [each.text for each in root.find("meta/project").iter("subset")] == [*SPLITS.values()]
     images = root.findall("image")
     assert [int(each.get("id")) for each in images] == list(range(len(labels)))
     sources = Counter(each.find("tag").get("source") for each in images)
