@@ -619,3 +619,37 @@ assert "torch" not in sys.modules
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("/no/such/place does not exist.") == 3
+
+
+def test_export(here, photos, tmp_path):
+    (tmp_path / "labels.csv").write_text(
+        "path,label,origin\n"
+        + "".join(f"{name}/{i}.png,{name},model\n" for name in COLORS for i in range(6))
+    )
+    words = ("export", photos, "--labels", tmp_path / "labels.csv", "--near", "1")
+    done = here(*words, "--to", "ultralytics", "--split", "0.5,0.5", "-o", tmp_path / "yolo")
+    assert "12 images written" in done.stdout
+    assert "train 6, validation 6" in done.stdout
+    assert len(list((tmp_path / "yolo" / "val" / "leek").iterdir())) == 3
+    wrong = here(*words, "--to", "csv", "-o", tmp_path / "o", "--split", "half")
+    assert wrong.code == 2
+    assert "--split must be numbers" in wrong.stderr
+    wrong = here(*words, "--to", "yolo", "-o", tmp_path / "o")
+    assert "--to must be one of imagefolder" in wrong.stderr
+
+
+def test_move_and_undo(here, photos, tmp_path):
+    before = {path: path.read_bytes() for path in photos.rglob("*.png")}
+    words = ("move", photos, "-o", tmp_path / "sorted")
+    done = here(*words, "--dry-run")
+    assert f"{photos / 'leek' / '0.png'} -> {tmp_path / 'sorted' / 'leek' / '0.png'}" in done.stdout
+    assert "12 files would move: apple 6, leek 6." in done.stdout
+    done = here(*words)
+    assert "12 files moved: apple 6, leek 6." in done.stdout
+    assert not list(photos.rglob("*.png"))
+    (journal,) = (tmp_path / "sorted").glob("*.jsonl")
+    assert str(journal) in done.stdout
+    assert "12 files at the new place" in here("undo", journal, "--finish").stdout
+    assert "12 files at the old place" in here("undo", journal).stdout
+    assert {path: path.read_bytes() for path in photos.rglob("*.png")} == before
+    assert here("undo", journal).code == 2

@@ -132,6 +132,7 @@ def read_cvat(folder, photos, labels):
     root = ElementTree.parse(folder / "annotations.xml").getroot()
     assert root.findtext("version") == "1.1"
     assert {each.findtext("name") for each in root.iter("label")} == set(CLASSES)
+    assert [each.text for each in root.find("meta/project").iter("subset")] == [*SPLITS.values()]
     images = root.findall("image")
     assert [int(each.get("id")) for each in images] == list(range(len(labels)))
     sources = Counter(each.find("tag").get("source") for each in images)
@@ -189,6 +190,22 @@ def test_every_format_but_label_studio_is_read_back_above():
     assert {*READERS, "label-studio"} == set(format_names())
 
 
+def test_similar_images_stay_together_and_are_told(photos, labels, tmp_path):
+    names = sorted(labels)
+    rows = np.eye(len(names))
+    rows[4:9] = rows[4] + 0.1 * rows[4:9]
+    features = FeatureSet.from_arrays(rows, [-1] * len(names), [], names=names)
+    with Project.create(tmp_path / "q", features, title="q", root=photos) as made:
+        made.journal.decide(labels, origin="person")
+    done = export_labels(tmp_path / "q", to="csv", output=tmp_path / "out", split=(0.5, 0.5))
+    assert done.n_similar == 5
+    assert any("5 of 15 images are similar" in remark for remark in done.remarks)
+    found = read_table(tmp_path / "out", photos, labels)
+    assert len({found[name][0] for name in names[4:9]}) == 1
+    done = export_labels(tmp_path / "q", to="csv", output=tmp_path / "b", split=(0.5, 0.5), near=1)
+    assert done.n_similar == 0
+
+
 def test_label_studio_gets_annotations_and_predictions(project, labels, tmp_path):
     with Project.open(project, write=True) as opened:
         opened.journal.keep_model_labels([("day 0/1.jpg", ModelLabel("leek", 0.75, 0.5))])
@@ -244,7 +261,7 @@ def test_labels_go_out_without_the_photographs(project, photos, labels, tmp_path
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"to": "yolo"}, "to must be one of hf, imagefolder"),
+        ({"to": "yolo"}, "to must be one of imagefolder, ultralytics, hf"),
         ({"split": (0.8, 0.1)}, "add up to 1.*got 0.8,0.1"),
         ({"split": (1.0,)}, "fractions"),
         ({"near": 0.0}, "near must be a cosine"),
@@ -272,11 +289,11 @@ def test_nothing_is_overwritten_and_nothing_lies_among_the_photographs(project, 
 def test_a_full_disk_leaves_nothing_half_written(project, photos, tmp_path):
     """A limit on the size of files stands for the disk: the large picture does not fit."""
     (photos / "day 0" / "7.jpg").write_bytes(
-        (photos / "day 0" / "7.jpg").read_bytes() + bytes(9999)
+        (photos / "day 0" / "7.jpg").read_bytes() + bytes(400_000)
     )
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (5000, limits[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, limits[1]))
     try:
         with pytest.raises(InputError, match="out cannot be written"):
             export_labels(project, to="imagefolder", output=tmp_path / "out")

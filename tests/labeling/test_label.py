@@ -168,7 +168,9 @@ def test_images_that_a_person_marked_as_of_no_class_have_no_label(make_project, 
         written = list(csv.DictReader(file))
     assert (written[none]["label"], written[none]["none_of_these"]) == ("", "1.0")
     tasks = json.loads((tmp_path / "tasks.json").read_text())
-    assert [row for row, task in enumerate(tasks) if "predictions" not in task] == [none]
+    assert [row for row, task in enumerate(tasks) if task.keys() == {"data"}] == [none]
+    given = [row for row, task in enumerate(tasks) if "annotations" in task]
+    assert given == [row for row, each in enumerate(outcome.rows) if each.origin == "import"]
     assert none not in outcome.outliers
     assert not {names[none], names[skipped]} & set(outcome.suggest(len(names)))
     assert not {names[none], names[skipped]} & set(suggest_next(outcome.inputs, n=len(names))[0])

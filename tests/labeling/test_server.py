@@ -308,9 +308,11 @@ def test_other_formats(client):
     assert state.status_code == 200
     rows = list(csv.DictReader(io.StringIO(client.get("/labels.csv").text)))
     tasks = json.loads(client.get("/labels.json").content)
-    assert [task["predictions"][0]["result"][0]["value"]["choices"][0] for task in tasks] == [
+    found = [task.get("predictions") or task["annotations"] for task in tasks]
+    assert [each[0]["result"][0]["value"]["choices"][0] for each in found] == [
         row["label"] for row in rows
     ]
+    assert "annotations" in tasks[2]
     table = parquet.read_table(io.BytesIO(client.get("/labels.parquet").content))
     assert table["label"].to_pylist() == [row["label"] for row in rows]
     assert client.get("/labels.exe").status_code == 404

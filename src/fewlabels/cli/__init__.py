@@ -27,6 +27,7 @@ from fewlabels.cli.reproduce import reproduce_command
 from fewlabels.cli.serve import serve_command
 from fewlabels.cli.train import train_command
 from fewlabels.cli.tune import tune_command
+from fewlabels.cli.undo import move_command, undo_command
 from fewlabels.errors import FewLabelsError
 
 EXIT_BAD_INPUT = 2  # as for wrong options
@@ -76,6 +77,10 @@ app.command("predict", cls=GroupedCommand, short_help="Label new images with a s
 app.command("export", cls=ExportCommand, short_help="Labels in the layout of other tools.")(
     export_command
 )
+app.command("move", cls=GroupedCommand, short_help="Move photographs into class folders.")(
+    move_command
+)
+app.command("undo", short_help="Move photographs back.")(undo_command)
 app.command("check", short_help="Verify a project, and repair it.")(check_command)
 app.command("extract", short_help="Compute features of images.")(extract_command)
 app.command("doctor")(doctor_command)

@@ -92,7 +92,7 @@ def export_command(
     near: Annotated[
         float | None,
         Option(
-            help="Cosine of features from which images are similar; 1 compares files only. [0.95]",
+            help="Cosine of features from which images are similar; 1 compares files only. [0.9]",
             metavar="COSINE",
             rich_help_panel=options.OUTPUTS,
         ),

@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from fewlabels.errors import FileFormatError, InputError
 from fewlabels.io.words import count, listing, unescape_formula
-from fewlabels.labeling.journal import IMPORT, MODEL
+from fewlabels.labeling.journal import IMPORT, MODEL, PERSON
 
 NAME_COLUMNS = ("path", "file_name", "filename", "file", "image", "name")
 LABEL_COLUMNS = ("label", "class", "category")
-ORIGIN, CONFIDENCE = "origin", "confidence"  # columns of files that fewlabels wrote
+OWN_COLUMNS = ("origin", "confidence", "none_of_these")  # of files that fewlabels wrote
 FOLDERS = "folders"  # as true labels: the names of the sub-folders
 SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods", ".numbers")
 UNLABELLED_FOLDERS = ("unlabelled", "unlabeled")  # sub-folders that are not a class
@@ -33,15 +33,16 @@ class LabelsRead(NamedTuple):
 
 
 class LabelsWritten(NamedTuple):
-    """Labels with origin and confidence by item name, and remarks for the person."""
+    """Label, origin, confidence and probability of no class by item name; and remarks."""
 
-    labels: dict[str, tuple[str, str, float]]
+    labels: dict[str, tuple[str, str, float, float]]
     remarks: tuple[str, ...] = ()
 
 
 def read_label_rows(path: Path, names: Sequence[str], *, root: Path | None = None) -> LabelsWritten:
     """All labels of a CSV file, predictions included; the origin is "import" where none is written.
 
+    A row without a label is kept where a person said so: the item belongs to no class.
     Rows of paths that are not among `names` are left out with a remark. Contradictions are refused.
 
     Args:
@@ -50,7 +51,7 @@ def read_label_rows(path: Path, names: Sequence[str], *, root: Path | None = Non
         root: The folder of the items.
     """
     lookup = _Lookup(names, root, beside=path.parent)
-    found: dict[str, tuple[str, str, float]] = {}
+    found: dict[str, tuple[str, str, float, float]] = {}
     unknown = []
     for row in _read_rows(path):
         where = f"{path}, line {row.line}: "
@@ -58,13 +59,15 @@ def read_label_rows(path: Path, names: Sequence[str], *, root: Path | None = Non
         name = lookup.find(row.path)
         if name is None:
             unknown.append(row.path)
-        elif label:
+        elif label or row.origin == PERSON:
             if name in found and found[name][0] != label:
                 raise InputError(
                     f"{where}{row.path} is '{_short(found[name][0])}' and '{_short(label)}'. "
                     "Keep one of the lines."
                 )
-            found[name] = (label, row.origin or IMPORT, _confidence(row.confidence, where))
+            confidence = _number(row.confidence or "1", where)
+            none = _number(row.none_of_these or "0", where)
+            found[name] = (label, row.origin or IMPORT, confidence, none)
     if unknown and not found:
         raise InputError(
             f"{path}: none of its {count(len(unknown), 'path')} is among the {len(names):,} items, "
@@ -75,11 +78,11 @@ def read_label_rows(path: Path, names: Sequence[str], *, root: Path | None = Non
     return LabelsWritten(found, remarks if unknown else ())
 
 
-def _confidence(text: str, where: str) -> float:
+def _number(text: str, where: str) -> float:
     try:
-        return float(text or 1)
+        return float(text)
     except ValueError:
-        raise InputError(f"{where}confidence must be a number, got '{text}'.") from None
+        raise InputError(f"{where}a confidence must be a number, got '{text}'.") from None
 
 
 def read_labels(path: Path, names: Sequence[str], *, root: Path | None = None) -> LabelsRead:
@@ -98,7 +101,7 @@ def read_labels(path: Path, names: Sequence[str], *, root: Path | None = None) -
     lookup = _Lookup(names, root, beside=path.parent)
     first: dict[str, tuple[int, str]] = {}  # item: line and label
     unknown, contrary, again, predicted = [], [], [], []
-    for line, written, label, origin, _ in _read_rows(path):
+    for line, written, label, origin, *_ in _read_rows(path):
         if origin == MODEL:  # a file that fewlabels wrote: a prediction is not a person's label
             predicted.append(line)
             continue
@@ -312,6 +315,7 @@ class _Row(NamedTuple):
     label: str
     origin: str
     confidence: str
+    none_of_these: str
 
 
 def _read_rows(path: Path) -> Iterable[_Row]:
@@ -341,14 +345,14 @@ def _read_rows(path: Path) -> Iterable[_Row]:
             f"path (or {', '.join(NAME_COLUMNS[1:])}) and label (or {', '.join(LABEL_COLUMNS[1:])})"
             f", got '{first[:80]}'. {way}"
         )
-    others = [header.index(word) if word in header else None for word in (ORIGIN, CONFIDENCE)]
+    others = [header.index(word) if word in header else None for word in OWN_COLUMNS]
     line = 1
     try:
         for row in reader:
             if line > 1 and any(word.strip() for word in row):
                 row = [*row, *[""] * (len(header) - len(row))]
-                origin, confidence = ("" if at is None else row[at].strip() for at in others)
-                yield _Row(line, row[name_at], row[label_at], origin.lower(), confidence)
+                origin, *rest = ("" if at is None else row[at].strip() for at in others)
+                yield _Row(line, row[name_at], row[label_at], origin.lower(), *rest)
             line = reader.line_num + 1
     except csv.Error as error:
         raise FileFormatError(

@@ -2,8 +2,8 @@
 
 # The order of these imports is the order of the formats in lists.
 from fewlabels.labeling.exports import (  # isort: skip
-    hf as hf,
     folders as folders,
+    hf as hf,
     fiftyone as fiftyone,
     coco as coco,
     cvat as cvat,

@@ -29,7 +29,13 @@ class Item(NamedTuple):
     origin: str  # person, import, confirmed, model, or "" without a label
     confidence: float
     file: Path | None = None  # where the picture is; None without one
+    none_of_these: float = 0.0  # probability of belonging to no class, where it is known
     split: str = ""  # train, validation, test, or "" where there are no splits
+
+    @property
+    def is_of_no_class(self) -> bool:
+        """Whether a person said that it belongs to no class."""
+        return not self.label and self.origin == "person"
 
     @property
     def is_predicted(self) -> bool:

@@ -35,10 +35,18 @@ def write_cvat(folder: Path, data: Dataset) -> None:
     """Write annotations.xml with one tag per picture."""
     root = ElementTree.Element("annotations")
     ElementTree.SubElement(root, "version").text = "1.1"
-    task = ElementTree.SubElement(ElementTree.SubElement(root, "meta"), "task")
+    meta = ElementTree.SubElement(root, "meta")
+    # Only a project has subsets: one task each.
+    splits = [split for split in data.splits if split]
+    whole = ElementTree.SubElement(meta, "project" if splits else "task")
     for key, value in (("name", data.title), ("size", len(data.items)), ("mode", "annotation")):
-        ElementTree.SubElement(task, key).text = str(value)
-    labels = ElementTree.SubElement(task, "labels")
+        ElementTree.SubElement(whole, key).text = str(value)
+    tasks = ElementTree.SubElement(whole, "tasks") if splits else whole
+    for split in splits:
+        task = ElementTree.SubElement(tasks, "task")
+        ElementTree.SubElement(task, "name").text = f"{data.title} {split}"
+        ElementTree.SubElement(task, "subset").text = split
+    labels = ElementTree.SubElement(whole, "labels")
     for name in data.targets:
         label = ElementTree.SubElement(labels, "label")
         ElementTree.SubElement(label, "name").text = name

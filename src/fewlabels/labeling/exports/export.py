@@ -33,12 +33,13 @@ from fewlabels.labeling.exports.splits import (
     split_groups,
 )
 from fewlabels.labeling.inputs import Named, identify
-from fewlabels.labeling.journal import IMPORT, MODEL
+from fewlabels.labeling.journal import IMPORT, MODEL, PERSON
 from fewlabels.labeling.journal import NONE as NO_CLASS
 from fewlabels.labeling.labels_file import LabelsWritten, read_folder_names, read_label_rows
 from fewlabels.labeling.outputs import LABEL_STUDIO_PREFIX, check_abstain
 from fewlabels.labeling.project import FEATURES, Project
 
+MOST_IN_GROUP = 0.2  # of all images: a larger group is worth a remark
 MOST_SHOWN = 8  # classes or paths that a remark names
 
 
@@ -47,21 +48,19 @@ class Exported(NamedTuple):
 
     output: Path
     counts: dict[str, int]  # items by split; "" where there are no splits
-    n_groups: int  # of similar items that a split kept together; 0 without splits
+    n_similar: int  # items that were kept together with others like them; 0 without splits
     remarks: tuple[str, ...]
 
     def describe(self) -> str:
         """One line: how many images, and in which splits.
 
-        >>> Exported(Path("out"), {"train": 8, "test": 2}, 9, ()).describe()
-        '10 images written to out: train 8, test 2 (9 groups of similar images, none divided).'
+        >>> Exported(Path("out"), {"train": 8, "test": 2}, 3, ()).describe()
+        '10 images written to out: train 8, test 2; 3 similar ones were not divided.'
         """
         total = f"{count(sum(self.counts.values()), 'image')} written to {self.output}"
-        if "" in self.counts or not self.n_groups:
-            return f"{total}."
-        splits = ", ".join(f"{split} {n:,}" for split, n in self.counts.items())
-        groups = count(self.n_groups, "group")
-        return f"{total}: {splits} ({groups} of similar images, none divided)."
+        named = ", ".join(f"{split} {n:,}" for split, n in self.counts.items() if split)
+        similar = f"; {self.n_similar:,} similar ones were not divided" if self.n_similar else ""
+        return f"{total}{': ' if named else ''}{named}{similar}."
 
 
 def export_labels(
@@ -109,24 +108,23 @@ def export_labels(
     fractions = check_fractions(split)
     check_near(near)
     check_abstain(abstain)
-    named = identify(Path(source))
-    root = named.root if photos is None else Path(photos)
-    _check_output(output, root)
-    if named.is_project:
-        found = _of_project(named, root, labels, is_moved=photos is not None)
-    else:
-        if photos is not None:
-            raise InputError(f"photos must be left out unless a project is given, got {photos}.")
-        found = _of_folder(named, labels)
+    found = find_items(source, labels=labels, photos=photos)
+    _check_output(output, found.root)
     items, remarks = _choose(form, found.items, abstain)
-    n_groups = 0
+    n_similar = 0
     if fractions:
         features = None
         if near < 1:
             extraction = Extraction(backbone, device, store=FeatureStore(), on_progress=on_progress)
             features = found.features(items, extraction)
-        items, n_groups = _split(items, fractions, features, near=near, seed=seed)
+        items, sizes = _split(items, fractions, features, near=near, seed=seed)
+        n_similar = int(sizes[sizes > 1].sum())
         remarks += _remark_splits(items, fractions)
+        if sizes.max() > MOST_IN_GROUP * sizes.sum():
+            remarks.append(
+                f"{sizes.max():,} of {sizes.sum():,} images are similar to one another and were "
+                f"not divided. Raise near={near:g} if they show different things."
+            )
     elif form.always_split:
         items = [item._replace(split=TRAIN if item.label else "") for item in items]
     classes = {item.label for item in items if item.label}
@@ -148,13 +146,14 @@ def export_labels(
             f"not allow the name: {shown}."
         )
     by_split = {split: counts[split] for split in data.splits}
-    return Exported(output, by_split, n_groups, (*found.remarks, *remarks))
+    return Exported(output, by_split, n_similar, (*found.remarks, *remarks))
 
 
-class _Found(NamedTuple):
+class Found(NamedTuple):
     """Items with labels, and how to get their features."""
 
     title: str
+    root: Path | None  # the folder of the images
     items: list[Item]
     features_of: Callable[[Extraction], FeatureSet]
     remarks: tuple[str, ...]
@@ -169,9 +168,22 @@ class _Found(NamedTuple):
         return found
 
 
+def find_items(
+    source: str | Path, *, labels: str | Path | None = None, photos: str | Path | None = None
+) -> Found:
+    """The items of a project, a folder or a file of features; arguments as in `export_labels`."""
+    named = identify(Path(source))
+    if named.is_project:
+        root = named.root if photos is None else Path(photos)
+        return _of_project(named, root, labels, is_moved=photos is not None)
+    if photos is not None:
+        raise InputError(f"photos must be left out unless a project is given, got {photos}.")
+    return _of_folder(named, labels)
+
+
 def _of_project(
     named: Named, root: Path | None, labels: str | Path | None, *, is_moved: bool
-) -> _Found:
+) -> Found:
     if labels is not None:
         raise InputError(f"labels must be left out for a project, which has its own, got {labels}.")
     with Project.open(named.path) as project:
@@ -189,16 +201,18 @@ def _of_project(
         file = files.get(name)
         if name in given:
             items.append(Item(name, given[name].label, given[name].origin, 1.0, file))
-        elif name in predicted and marks.get(name) != NO_CLASS:
+        elif marks.get(name) == NO_CLASS:
+            items.append(Item(name, "", PERSON, 1.0, file))
+        elif name in predicted:
             each = predicted[name]
             items.append(Item(name, each.label, MODEL, round(each.confidence, 4), file))
         else:
             items.append(Item(name, "", "", 0.0, file))
     path = named.path / FEATURES
-    return _Found(title, items, lambda _: FeatureSet.load(path), tuple(remarks))
+    return Found(title, root, items, lambda _: FeatureSet.load(path), tuple(remarks))
 
 
-def _of_folder(named: Named, labels: str | Path | None) -> _Found:
+def _of_folder(named: Named, labels: str | Path | None) -> Found:
     if named.root is None:
         features = read_features(named.path, labels_needed=False)
         collection = Collection.of_features(features)
@@ -221,13 +235,14 @@ def _of_folder(named: Named, labels: str | Path | None) -> _Found:
             return extraction(images)[0]
 
     if labels is None:
-        written = LabelsWritten({name: (label, IMPORT, 1.0) for name, label in own.items()})
+        written = LabelsWritten({name: (label, IMPORT, 1.0, 0.0) for name, label in own.items()})
     else:
         written = read_label_rows(Path(labels), names, root=named.root)
-    items = [
-        Item(name, *written.labels.get(name, ("", "", 0.0)), files.get(name)) for name in names
-    ]
-    return _Found(named.path.resolve().stem, items, features_of, written.remarks)
+    items = []
+    for name in names:
+        label, origin, confidence, none = written.labels.get(name, ("", "", 0.0, 0.0))
+        items.append(Item(name, label, origin, confidence, files.get(name), none))
+    return Found(named.path.resolve().stem, named.root, items, features_of, written.remarks)
 
 
 def _files(images: ImageSet) -> dict[str, Path]:
@@ -275,8 +290,11 @@ def _split(
     *,
     near: float,
     seed: int,
-) -> tuple[list[Item], int]:
-    """The items with their splits, and the number of groups; without a label there is no split."""
+) -> tuple[list[Item], NDArray[np.int64]]:
+    """The items with their splits, and the sizes of the groups.
+
+    Without a label there is no split.
+    """
     rows = [row for row, item in enumerate(items) if item.label]
     chosen = [items[row] for row in rows]
     groups = find_groups(
@@ -287,7 +305,7 @@ def _split(
     found = list(items)
     for row, split in zip(rows, splits, strict=True):
         found[row] = items[row]._replace(split=split)
-    return found, len(set(groups.tolist()))
+    return found, np.bincount(groups)
 
 
 def _remark_splits(items: list[Item], fractions: dict[str, float]) -> list[str]:

@@ -7,7 +7,6 @@ train/metadata.csv            file_name, label, confidence, origin, source
 
 import csv
 import io
-import json
 from collections import Counter
 from pathlib import Path
 
@@ -35,12 +34,6 @@ def _card(data: Dataset) -> str:
     """The dataset card: a header that `datasets` reads, and a table for people."""
     n = len(data.items)
     size = next(words for most, words in SIZES if n < most)
-    # JSON strings are YAML strings too, whatever is in them.
-    classes = [f"          '{i}': {json.dumps(name)}" for i, name in enumerate(data.class_names)]
-    columns = [
-        f"  - name: {name}\n    dtype: {kind}"
-        for name, kind in (("confidence", "float64"), ("origin", "string"), ("source", "string"))
-    ]
     files = [f"  - split: {split}\n    path: {split}/**" for split in data.splits]
     counts = {split: Counter(item.label for item in data.of(split)) for split in data.splits}
     cells = [
@@ -56,10 +49,6 @@ def _card(data: Dataset) -> str:
             f"size_categories:\n- {size}",
             "configs:\n- config_name: default\n  data_files:",
             *files,
-            "dataset_info:\n  features:\n  - name: image\n    dtype: image",
-            "  - name: label\n    dtype:\n      class_label:\n        names:",
-            *classes,
-            *columns,
             "---",
             f"# {data.title}",
             "",

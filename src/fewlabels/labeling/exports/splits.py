@@ -20,7 +20,11 @@ from fewlabels.io.stamps import content_digest, short_hash
 from fewlabels.labeling.exports.base import TEST, TRAIN, VALIDATION
 
 BLOCK_ROWS = 512  # rows whose cosines with all rows are held at a time; memory
-NEAR = 0.95  # cosine of near-duplicates; what it groups: tests/labeling/test_exports.py
+# Cosine of near-duplicates. Of changed copies of 60 photographs of groceries, with the default
+# backbone, 0.9 finds all that are mirrored or brighter, 98 % of those cropped by 5 %, 83 % of those
+# compressed again with quality 50, and 12 % of those of half the size. It makes 516 groups of the
+# 700 photographs themselves, the largest of 26.
+NEAR = 0.9
 
 
 def check_fractions(split: Sequence[float] | None) -> dict[str, float]:

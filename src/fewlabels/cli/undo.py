@@ -1,0 +1,104 @@
+"""`fewlabels move`: photographs into one folder per class; `fewlabels undo`: back again."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer import Argument, Option
+
+from fewlabels.cli import options
+from fewlabels.cli.console import say
+from fewlabels.cli.label import require_path
+
+
+def move_command(
+    source: Annotated[
+        Path, Argument(help="Labelling project, or folder of images.", metavar="PROJECT")
+    ],
+    output: Annotated[
+        Path,
+        Option(
+            "--output",
+            "-o",
+            help="Where the folders of the classes are made.",
+            metavar="FOLDER",
+            rich_help_panel=options.OUTPUTS,
+        ),
+    ],
+    labels: Annotated[
+        Path | None,
+        Option(
+            help="CSV with columns path and label, such as labels.csv. "
+            "[those of the project, or sub-folders]",
+            metavar="CSV",
+            rich_help_panel=options.LABELS,
+        ),
+    ] = None,
+    photos: Annotated[
+        Path | None,
+        Option(
+            help="Where the images of the project are now.",
+            metavar="FOLDER",
+            rich_help_panel=options.LABELS,
+        ),
+    ] = None,
+    abstain: Annotated[
+        float,
+        Option(
+            help="Images less sure than this go to a folder 'doubtful', 0 to 1.",
+            metavar="CONFIDENCE",
+            rich_help_panel=options.LABELS,
+        ),
+    ] = 0.0,
+    dry_run: Annotated[
+        bool,
+        Option("--dry-run", help="Only list what would move.", rich_help_panel=options.OUTPUTS),
+    ] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Move photographs into one folder per class; `fewlabels undo` moves them back.
+
+    fewlabels move photos --labels labels.csv -o sorted --dry-run
+    """
+    require_path(source)
+    from fewlabels.labeling.sorting import move_photos
+
+    moved = move_photos(
+        source, output, labels=labels, photos=photos, abstain=abstain, dry_run=dry_run
+    )
+    for remark in moved.remarks:
+        say(remark)
+    if as_json:
+        found = {
+            "journal": None if moved.journal is None else str(moved.journal),
+            "counts": moved.counts,
+            "moves": [{"from": str(each.source), "to": str(each.target)} for each in moved.moves],
+        }
+        typer.echo(json.dumps(found, indent=2, ensure_ascii=True))
+        return
+    if dry_run:
+        for move in moved.moves:
+            typer.echo(f"{move.source} -> {move.target}".encode(errors="replace").decode())
+    typer.echo(moved.describe())
+
+
+def undo_command(
+    journal: Annotated[
+        Path, Argument(help="The file that `fewlabels move` named.", metavar="JOURNAL")
+    ],
+    finish: Annotated[
+        bool, Option("--finish", help="Finish interrupted moves instead of undoing them.")
+    ] = False,
+) -> None:
+    """Move files back to where they were, or finish moves that were interrupted.
+
+    fewlabels undo sorted/moves-20260102-030405-000000.jsonl
+    """
+    from fewlabels.io.moves import finish_moves, undo_moves
+    from fewlabels.io.words import count
+
+    if finish:
+        typer.echo(f"{count(finish_moves(journal), 'file')} at the new place.")
+    else:
+        typer.echo(f"{count(undo_moves(journal), 'file')} at the old place.")

@@ -1,0 +1,71 @@
+"""move_photos: into folders by class, none of these and doubtful; a preview; and back."""
+
+import pytest
+
+from fewlabels.errors import InputError
+from fewlabels.io.moves import undo_moves
+from fewlabels.labeling.sorting import move_photos
+
+
+@pytest.fixture
+def labels(photos):
+    """Apples are sure, leeks doubtful, plums of no class: by a person, by the model, or bare."""
+    lines = ["path,label,confidence,origin,none_of_these"]
+    for i in range(8):
+        lines.append(f"apple-{i}.png,fruit: apple,0.95,model,0.1")
+        lines.append(f"leek-{i}.png,leek,{0.5 if i else 1},{'model' if i else 'person'},0.1")
+    lines += ["plum-0.png,,1,person,1.0", "plum-1.png,leek,0.99,model,0.9", "plum-2.png,,0.2,,0.1"]
+    path = photos.parent / "labels.csv"
+    path.write_text("\n".join(lines))
+    return path
+
+
+def tree(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*.png")}
+
+
+def test_moved_and_moved_back(photos, labels, tmp_path):
+    before = tree(tmp_path)
+    (photos / "link.png").symlink_to(photos / "apple-0.png")
+    labels.write_text(labels.read_text() + "\nlink.png,leek,1,person,0\n")
+    preview = move_photos(photos, tmp_path / "sorted", labels=labels, abstain=0.9, dry_run=True)
+    assert not (tmp_path / "sorted").exists()
+    moved = move_photos(photos, tmp_path / "sorted", labels=labels, abstain=0.9)
+    assert moved.moves == preview.moves
+    counts = {"doubtful": 7, "fruit_ apple": 8, "leek": 1, "none of these": 2}
+    assert moved.counts == counts
+    folders = [path for path in (tmp_path / "sorted").iterdir() if path.is_dir()]
+    assert {path.name: len(list(path.iterdir())) for path in folders} == counts
+    assert sorted(path.name for path in photos.iterdir()) == [
+        "link.png",
+        *(f"plum-{i}.png" for i in range(2, 8)),
+    ]
+    assert "6 images without a label stay where they are." in moved.remarks
+    assert "1 link to files stay where they are." in moved.remarks
+    undo_moves(moved.journal)
+    (photos / "link.png").unlink()
+    assert tree(tmp_path) == before
+    assert not (tmp_path / "sorted").exists()
+
+
+def test_files_that_are_there_stay(photos, labels, tmp_path):
+    (tmp_path / "sorted" / "leek").mkdir(parents=True)
+    (tmp_path / "sorted" / "leek" / "LEEK-0.png").write_text("mine")
+    move_photos(photos, tmp_path / "sorted", labels=labels, abstain=0.9)
+    assert (tmp_path / "sorted" / "leek" / "LEEK-0.png").read_text() == "mine"
+    assert (tmp_path / "sorted" / "leek" / "leek-0-2.png").is_file()
+
+
+@pytest.mark.parametrize("place", ["photos/sorted", "photos", "."])
+def test_a_place_in_or_around_the_photographs_is_refused(photos, labels, tmp_path, place):
+    before = tree(tmp_path)
+    with pytest.raises(InputError, match="must not lie inside the folder of images"):
+        move_photos(photos, tmp_path / place, labels=labels)
+    assert tree(tmp_path) == before
+
+
+def test_interrupted_moves_come_first(photos, labels, tmp_path):
+    moved = move_photos(photos, tmp_path / "sorted", labels=labels)
+    moved.moves[0].target.rename(moved.moves[0].source)  # as if it had not been moved
+    with pytest.raises(InputError, match="interrupted moves"):
+        move_photos(photos, tmp_path / "sorted", labels=labels)
