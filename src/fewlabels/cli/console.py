@@ -167,8 +167,9 @@ def print_table(table: "Table") -> None:
     shown = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 0, 0, 1))
     for name in table.header:
         text = name in TEXT_COLUMNS
-        side = "left" if text else "right"
-        shown.add_column(name, justify=side, no_wrap=not text, overflow="fold")
+        shown.add_column(
+            name, justify="left" if text else "right", no_wrap=not text, overflow="fold"
+        )
     for section in table.sections:
         for row in section:
             ends = row is section[-1] and section is not table.sections[-1]
