@@ -44,9 +44,7 @@ def main() -> NoReturn:
         if not _received:
             raise
     if _received:
-        console: Any = sys.modules.get("fewlabels.cli.console")
-        if console is None or console.said_at[0] < _received_at[0]:  # the command said nothing
-            _say(_received[0])
+        _say(_received[0])
         _end(128 + _received[0])
     try:
         sys.stdout.flush()
@@ -80,16 +78,18 @@ def _watch_signals() -> None:
             pass
         told.fileno()  # keeps the socket open as long as the thread lives
         time.sleep(GRACE_SECONDS)
-        if not _received:  # Python did not get to it
-            _say(number)
+        _say(number)
         _end(128 + number)
 
     threading.Thread(target=end_late, name="fewlabels-signals", daemon=True).start()
 
 
 def _say(number: int) -> None:
-    with suppress(OSError):  # at once, whatever Python's own streams are doing
-        os.write(2, f"fewlabels: {SIGNALS[signal.Signals(number)]}.\n".encode())
+    """Name the signal, unless the command has said something since."""
+    console: Any = sys.modules.get("fewlabels.cli.console")
+    if console is None or not _received_at or console.said_at[0] < _received_at[0]:
+        with suppress(OSError):  # at once, whatever Python's own streams are doing
+            os.write(2, f"fewlabels: {SIGNALS[signal.Signals(number)]}.\n".encode())
 
 
 def _end(code: int) -> NoReturn:

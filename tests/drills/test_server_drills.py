@@ -261,3 +261,26 @@ def test_descriptors_are_limited():
     connections.raise_limit()
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     assert connections.most_waiting() < soft
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_page_is_told_that_a_decision_was_not_kept(session, app_and_port):
+    """Commit 7d831a6 answered a bare 500. When there is room again, work goes on."""
+    from starlette.testclient import TestClient
+
+    app, listener, port = app_and_port
+    listener.close()
+    headers = {"host": f"127.0.0.1:{port}", "x-fewlabels-token": TOKEN}
+    decision = {"items": [7], "label": "leek"}
+    with TestClient(app, headers=headers, raise_server_exceptions=False) as client:
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))  # as on a full disk
+        try:
+            answer = client.post("/api/decide", json=decision)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        assert answer.status_code == 422
+        assert "The decision was not kept. Free some space" in answer.json()["error"]
+        assert "7.jpg" not in session.project.journal.current
+        assert client.post("/api/decide", json=decision).status_code == 200
+    assert session.project.journal.current["7.jpg"].label == "leek"
