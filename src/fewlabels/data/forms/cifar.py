@@ -1,6 +1,7 @@
 """CIFAR-100 as published: three pickles in cifar-100-python/, or the .tar.gz that holds them."""
 
 import tarfile
+import zlib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -72,7 +73,7 @@ class CifarArchive(Form):
             with tarfile.open(self.place) as archive:
                 members = {name: archive.extractfile(f"{FOLDER}/{name}") for name in names}
                 return {name: member.read() for name, member in members.items() if member}
-        except (OSError, EOFError, KeyError, tarfile.TarError) as error:
+        except (OSError, EOFError, KeyError, tarfile.TarError, zlib.error) as error:
             raise FileFormatError(
                 f"{self.place} must hold {FOLDER}/train, test and meta, "
                 f"but cannot be read ({error}). Copy it again."

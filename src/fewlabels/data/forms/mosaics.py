@@ -45,7 +45,10 @@ class Mosaics(Form):
                 each["split"] not in SPLITS for each in about["classes"].values()
             ):
                 raise ValueError("sizes must be positive and splits one of " + ", ".join(SPLITS))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (
+            *(ValueError, KeyError, TypeError, AttributeError),
+            *(OverflowError, RecursionError),  # of Infinity as a size, of lists in lists
+        ) as error:
             raise FileFormatError(
                 f"{index} must have tile, cols, rows and the split of each class, but cannot be "
                 f"read ({type(error).__name__}: {error}). Copy it again."
