@@ -223,7 +223,7 @@ def _of_folder(named: Named, labels: str | Path | None) -> Found:
             if number >= 0
         }
 
-        def features_of(_: Extraction) -> FeatureSet:
+        def features_of(how: Extraction) -> FeatureSet:  # noqa: ARG001 - they are there
             return features
 
     else:
@@ -231,8 +231,8 @@ def _of_folder(named: Named, labels: str | Path | None) -> Found:
         names, files = known_names(images), _files(images)
         own = read_folder_names(images.names)
 
-        def features_of(extraction: Extraction) -> FeatureSet:
-            return extraction(images)[0]
+        def features_of(how: Extraction) -> FeatureSet:
+            return how(images)[0]
 
     if labels is None:
         written = LabelsWritten({name: (label, IMPORT, 1.0, 0.0) for name, label in own.items()})
