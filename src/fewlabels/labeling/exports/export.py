@@ -103,6 +103,14 @@ def export_labels(
             `label_folder`.
         device: auto, cpu, cuda or mps.
         on_progress: Called while features are computed.
+
+    Example:
+        >>> from tempfile import mkdtemp
+        >>> folder = Path(mkdtemp())
+        >>> features = FeatureSet.from_arrays([[9, 1], [1, 9]], ["leek", "plum"])
+        >>> features.save(folder / "features.safetensors")
+        >>> export_labels(folder / "features.safetensors", to="csv", output=folder / "out").counts
+        {'': 2}
     """
     form, output = find_format(to), Path(output)
     fractions = check_fractions(split)
