@@ -12,9 +12,9 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from PIL import Image, ImageOps
+from PIL import Image
 
-from fewlabels.data.decoding import UnreadableImageError
+from fewlabels.data.decoding import ORIENTATION, UnreadableImageError
 from fewlabels.errors import InputError, unknown_choice
 
 TRAIN, VALIDATION, TEST = "train", "validation", "test"
@@ -151,7 +151,7 @@ def picture_size(item: Item) -> tuple[int, int]:
     """Width and height of a picture in pixels, upright by its EXIF tag."""
     try:
         with Image.open(item.file or "") as image:
-            turned = image.getexif().get(ImageOps.ExifTags.Base.Orientation, 1) >= 5
+            turned = image.getexif().get(ORIENTATION, 1) >= 5
             return (image.height, image.width) if turned else image.size
     except Exception as error:  # damaged bytes raise errors of any class
         raise UnreadableImageError(item.path, "it is damaged") from error

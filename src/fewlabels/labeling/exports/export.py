@@ -103,6 +103,14 @@ def export_labels(
             `label_folder`.
         device: auto, cpu, cuda or mps.
         on_progress: Called while features are computed.
+
+    Example:
+        >>> from tempfile import mkdtemp
+        >>> folder = Path(mkdtemp())
+        >>> features = FeatureSet.from_arrays([[9, 1], [1, 9]], ["leek", "plum"])
+        >>> features.save(folder / "features.safetensors")
+        >>> export_labels(folder / "features.safetensors", to="csv", output=folder / "out").counts
+        {'': 2}
     """
     form, output = find_format(to), Path(output)
     fractions = check_fractions(split)
@@ -223,7 +231,7 @@ def _of_folder(named: Named, labels: str | Path | None) -> Found:
             if number >= 0
         }
 
-        def features_of(_: Extraction) -> FeatureSet:
+        def features_of(how: Extraction) -> FeatureSet:  # noqa: ARG001 - they are there
             return features
 
     else:
@@ -231,8 +239,8 @@ def _of_folder(named: Named, labels: str | Path | None) -> Found:
         names, files = known_names(images), _files(images)
         own = read_folder_names(images.names)
 
-        def features_of(extraction: Extraction) -> FeatureSet:
-            return extraction(images)[0]
+        def features_of(how: Extraction) -> FeatureSet:
+            return how(images)[0]
 
     if labels is None:
         written = LabelsWritten({name: (label, IMPORT, 1.0, 0.0) for name, label in own.items()})
