@@ -254,8 +254,8 @@ def main() -> None:
         "",
         "Made by `benchmarks/report.py` from the raw outputs in `benchmarks/results/`. Measure "
         "again: `make bench` (CPU); `python benchmarks/h200.py FEATURES.npy "
-        "benchmarks/results/h200.json` on a machine with a GPU. Methods of the literature, and what "
-        "was tried for unknown class sizes: [docs/rivals.md](docs/rivals.md).",
+        "benchmarks/results/h200.json` on a machine with a GPU. Methods of the literature, and "
+        "what was tried for unknown class sizes: [docs/rivals.md](docs/rivals.md).",
         "",
     ]
     (HERE.parent / "BENCHMARKS.md").write_text(
