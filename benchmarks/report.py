@@ -234,7 +234,11 @@ def page_part(report: dict[str, Any]) -> list[str]:
 def drills_part(report: dict[str, Any]) -> list[str]:
     """Table of benchmarks/results/drills.json."""
     lines = ["## Drills", ""]
-    lines += ["`make drills`. Lost: a try that did not end as SECURITY.md promises.", ""]
+    lines += [
+        "The drills of `make drills`, run one by one over several commits; a drill that lost tries "
+        "was run again after the mend. Lost: a try that did not end as SECURITY.md promises.",
+        "",
+    ]
     lines += ["| drill | tries | survived | lost |", "|:--|--:|--:|--:|"]
     for name, found in report.items():
         counts = " | ".join(f"{found[key]:,}" for key in ("tries", "survived", "lost"))
