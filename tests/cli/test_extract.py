@@ -333,13 +333,15 @@ main()
         text=True,
     )
     talk = ""
-    while not re.search(r"extract[^\n]* [1-9]\d*/308\D", talk):
-        talk += running.stderr.read(1)
+    while not re.search(r"Computing features[^\n]* [1-9]\d*/308\D", talk):
+        letter = running.stderr.read(1)
+        assert letter, talk  # else the program has ended
+        talk += letter
     running.send_signal(signal.SIGINT)
     rest = running.communicate(timeout=600)
     talk += rest[1]
     assert (running.returncode, rest[0]) == (130, "")
-    assert re.search(r"extract.*images.*\d+/s", talk)
+    assert re.search(r"Computing features.*images.*\d+/s", talk)
     assert (
         f"Interrupted: computed features are kept in {cache}; the same command continues." in talk
     )
