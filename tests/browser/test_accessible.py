@@ -116,7 +116,6 @@ def test_the_report(project, browser, scheme, tmp_path):
     context.close()
 
 
-@pytest.mark.xfail(strict=True, reason="contrast of #8a8f98 and empty heads of tables: made anew")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_paper_page(browser, scheme):
     context = browser.new_context(color_scheme=scheme)

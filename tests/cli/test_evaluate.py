@@ -233,9 +233,9 @@ def test_a_changed_features_file_is_noticed(here, make_file, tmp_path):
         (["--set", ""], "--set must be KNOB=VALUE such as 'lam=5', got ''"),
         (
             ["--set", "lamda=5"],
-            "a knob must be one of beta, max_iterations, lam, alpha, n_steps, prior, "
-            "sharpness, smoothness, n_neighbors, n_updates, rate, label_weight, "
-            "entropy_weight, order, size_weight, n_dims, propagation, gamma, spread, "
+            "a knob must be one of beta, max_iterations, lam, alpha, n_steps, prior, sharpness, "
+            "n_updates, rate, penalty, smoothness, n_neighbors, label_weight, entropy_weight, "
+            "order, size_weight, anchor, pull, n_dims, propagation, spread, n_epochs, gamma, "
             "max_dims, self_weight, n_hops, got 'lamda'",
         ),
         (["--per-class", 17], "--per-class must be left out where the features have labels"),

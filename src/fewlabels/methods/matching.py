@@ -3,9 +3,10 @@
     p_j(x) = sum over support rows s of class j of a(x, s)
     a(x, s) = softmax over all support rows of sharpness cos(x, s)                    (Eq. 1 and 2)
 
-The rule alone; the published system also trains the backbone for it, with an attention over the
-whole support set. Published sharpness 1; it changes no label at one shot. Later rows go to the
-nearest class mean.
+Where classes have different numbers of labels, the votes of a class are averaged, so that no class
+wins by its number. The rule alone; the published system also trains the backbone for it, with an
+attention over the whole support set. Published sharpness 1; it changes no label at one shot. Later
+rows go to the nearest class mean.
 
 Vinyals et al. (2016); published, miniImageNet, WRN: 64.03 / 76.32 at 1 / 5 shots (trained for it).
 """
@@ -39,7 +40,9 @@ def assign_matching(
     """Votes of the support rows, (E, S, D), (E, S) and (E, Q, D) -> Assignment."""
     support, query = check_rows(support, support_labels, query, n_way)
     votes = (sharpness * cosines(query, support)).softmax(dim=-1)  # (E, Q, S)
-    plan = weighted_sums(votes.mT, one_hot(support_labels, n_way, votes.dtype))
+    members = one_hot(support_labels, n_way, votes.dtype)
+    plan = weighted_sums(votes.mT, members) / members.sum(dim=-2)[:, None]
+    plan = plan / plan.sum(dim=-1, keepdim=True)
     prototypes = class_means(support, support_labels, n_way)
     return make_assignment(plan, prototypes, lam=sharpness / 2)
 

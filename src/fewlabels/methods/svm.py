@@ -1,11 +1,12 @@
 """A linear support vector machine on the support, one class against the others.
 
-    minimise  |w_j|^2 / 2 + C sum_i max(0, 1 - t_ij (w_j' x_i))^2,    t_ij = 1 if y_i = j, else -1
+    minimise  |w_j|^2 / 2 + C sum_i v_i max(0, 1 - t_ij w_j' x_i)^2,    t_ij = 1 if y_i = j, else -1
 
 per class j, over rows with a 1 appended, so that the offset is penalized too (scikit-learn's
-LinearSVC). The label of a query is the class of the largest w_j' x. Solved exactly in the rows'
-inner products K by Newton's method: rows with t f < 1 are active, f = K b, and b solves
-(K + I / 2C) b = t among the active rows, until the active rows stay the same.
+LinearSVC). With weights v_i every class counts alike, however many labels it has. The label of a
+query is the class of the largest w_j' x. Solved exactly in the rows' inner products K by Newton's
+method: rows with t f < 1 are active, f = K b, and b solves (K + diag(1 / 2Cv)) b = t among the
+active rows, until the active rows stay the same.
 
 Cortes and Vapnik (1995); Newton's method: Chapelle (2007). No published figures on these episodes.
 """
@@ -38,8 +39,10 @@ def assign_svm(
     support, query = check_rows(support, support_labels, query, n_way)
     x = support.double()
     products = (x @ x.mT + 1)[:, None]  # (E, 1, S, S)
-    truth = 2 * one_hot(support_labels, n_way, x.dtype).mT - 1  # (E, W, S)
-    ridge = torch.eye(x.shape[1], dtype=x.dtype, device=x.device) / (2 * penalty)
+    members = one_hot(support_labels, n_way, x.dtype)
+    truth = 2 * members.mT - 1  # (E, W, S)
+    shots = (members @ members.sum(dim=-2)[..., None])[..., 0]  # (E, S) of the class of each row
+    ridge = torch.diag_embed(shots * n_way / x.shape[1] / (2 * penalty))[:, None]
     active = torch.ones_like(truth)
     done = torch.zeros(len(x), dtype=torch.bool, device=x.device)
     weights = torch.zeros_like(truth)

@@ -101,7 +101,7 @@ def _entropy_slope(p: Tensor, order: float) -> Tensor:
 STEPS = (
     replace(SHARPNESS, default=SHARP, grid=(5, 10, 15, 20, 30)),
     replace(N_UPDATES, default=UPDATES),
-    Knob("rate", "step size of the prototypes' gradient", default=RATE, low=0, above_low=True),
+    Knob("rate", "step size of the gradient", default=RATE, low=0, above_low=True),
 )
 WEIGHTS = (
     Knob("label_weight", "weight of the labels against the entropies", default=0.1, low=0),
