@@ -57,23 +57,8 @@ def export_command(
             rich_help_panel=options.OUTPUTS,
         ),
     ] = None,
-    labels: Annotated[
-        Path | None,
-        Option(
-            help="CSV with columns path and label, such as labels.csv. "
-            "[those of the project, or sub-folders]",
-            metavar="CSV",
-            rich_help_panel=options.LABELS,
-        ),
-    ] = None,
-    photos: Annotated[
-        Path | None,
-        Option(
-            help="Where the images of the project are now.",
-            metavar="FOLDER",
-            rich_help_panel=options.LABELS,
-        ),
-    ] = None,
+    labels: options.WrittenLabels = None,
+    photos: options.PhotosNow = None,
     abstain: Abstain = 0.0,
     link: Annotated[
         bool,
@@ -81,14 +66,7 @@ def export_command(
             "--link", help="Link the pictures, do not copy them.", rich_help_panel=options.OUTPUTS
         ),
     ] = False,
-    label_studio_prefix: Annotated[
-        str,
-        Option(
-            help="What Label Studio needs before each path.",
-            metavar="PREFIX",
-            rich_help_panel=options.OUTPUTS,
-        ),
-    ] = "/data/local-files/?d=",
+    label_studio_prefix: options.LabelStudioPrefix = options.LABEL_STUDIO_PREFIX,
     near: Annotated[
         float | None,
         Option(

@@ -107,19 +107,12 @@ def label_command(
     label_studio: Annotated[
         Path | None,
         Option(
-            help="Write predictions for Label Studio (.json).",
+            help="Write labels for Label Studio (.json): yours as annotations.",
             metavar="FILE",
             rich_help_panel=options.OUTPUTS,
         ),
     ] = None,
-    label_studio_prefix: Annotated[
-        str,
-        Option(
-            help="What Label Studio needs before each path.",
-            metavar="PREFIX",
-            rich_help_panel=options.OUTPUTS,
-        ),
-    ] = "/data/local-files/?d=",
+    label_studio_prefix: options.LabelStudioPrefix = options.LABEL_STUDIO_PREFIX,
     model: Annotated[
         Path | None,
         Option(

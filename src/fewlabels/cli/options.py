@@ -66,6 +66,31 @@ Json = Annotated[
     bool,
     Option("--json", help="Print one JSON object instead of a table.", rich_help_panel=OUTPUTS),
 ]
+# of `export` and `move`
+WrittenLabels = Annotated[
+    Path | None,
+    Option(
+        help="CSV with columns path and label, such as labels.csv. "
+        "[those of the project, or sub-folders]",
+        metavar="CSV",
+        rich_help_panel=LABELS,
+    ),
+]
+PhotosNow = Annotated[
+    Path | None,
+    Option(
+        help="Where the images of the project are now.", metavar="FOLDER", rich_help_panel=LABELS
+    ),
+]
+LABEL_STUDIO_PREFIX = "/data/local-files/?d="
+LabelStudioPrefix = Annotated[
+    str,
+    Option(
+        help="What Label Studio needs before each path.",
+        metavar="PREFIX",
+        rich_help_panel=OUTPUTS,
+    ),
+]
 
 
 def gather_knobs(

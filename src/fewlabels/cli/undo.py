@@ -26,23 +26,8 @@ def move_command(
             rich_help_panel=options.OUTPUTS,
         ),
     ],
-    labels: Annotated[
-        Path | None,
-        Option(
-            help="CSV with columns path and label, such as labels.csv. "
-            "[those of the project, or sub-folders]",
-            metavar="CSV",
-            rich_help_panel=options.LABELS,
-        ),
-    ] = None,
-    photos: Annotated[
-        Path | None,
-        Option(
-            help="Where the images of the project are now.",
-            metavar="FOLDER",
-            rich_help_panel=options.LABELS,
-        ),
-    ] = None,
+    labels: options.WrittenLabels = None,
+    photos: options.PhotosNow = None,
     abstain: Annotated[
         float,
         Option(

@@ -37,7 +37,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fewlabels.errors import FewLabelsError, InputError
 from fewlabels.labeling.connections import PromptProtocol, raise_limit
-from fewlabels.labeling.outputs import LabelRow, to_csv, to_label_studio, to_parquet
+from fewlabels.labeling.outputs import (
+    LABEL_STUDIO_PREFIX,
+    LabelRow,
+    to_csv,
+    to_label_studio,
+    to_parquet,
+)
 from fewlabels.labeling.project import PORT, THUMBNAILS, TOKEN
 from fewlabels.labeling.session import Session
 from fewlabels.labeling.thumbnails import Thumbnails
@@ -45,7 +51,6 @@ from fewlabels.labeling.thumbnails import Thumbnails
 HOST = "127.0.0.1"
 OWN_NAMES = (HOST, "localhost", "[::1]")
 ELSEWHERE = ("192.0.2.1", 9)  # of no machine (RFC 5737): shows which way a packet would leave
-LABEL_STUDIO_PREFIX = "/data/local-files/?d="  # of its local files
 PAGE = resources.files("fewlabels.labeling") / "page"
 MEDIA_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 FILES = {  # what the page loads: name and media type

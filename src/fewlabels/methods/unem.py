@@ -7,8 +7,8 @@
 in updates l = 1..10 from the support means and equal pi; the u of the last update decides. The
 schedules a and T, and the sharpness, minimise the cross-entropy of the queries on validation
 classes with proportions from Dirichlet(2), CIFAR-FS and CUB together, for 1 and for 5 shots
-(benchmarks/unem.py). The published ones were fitted to 5 present classes of all novel ones, where
-most classes are empty.
+(the formulas of benchmarks/unem.py). The published ones were fitted to 5 present classes of all
+novel ones, where most classes are empty.
 
 Zhou et al. (2025). Published for other episodes than those here.
 """
