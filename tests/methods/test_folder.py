@@ -12,7 +12,14 @@ from fewlabels import FewLabelsClassifier, InputError, fit, load_embedded
 from fewlabels.fitting import Rows
 from fewlabels.methods import folder
 from fewlabels.methods.assignment import one_hot
-from fewlabels.methods.folder import assign_folder, fit_weights, hidden_groups
+from fewlabels.methods.folder import (
+    assign_folder,
+    find_sizes,
+    fit_weights,
+    hidden_groups,
+    trust_in_sizes,
+    with_sizes,
+)
 
 
 def blobs(n_way=4, size=40, dim=24, spread=1.0, seed=0):
@@ -65,6 +72,63 @@ def test_without_hidden_labels_the_weights_are_those_of_validation_folders():
     logs = torch.full((2, 3, 3), torch.nan)
     found = fit_weights(logs, torch.eye(3), prior=(0.9, 0.1), spread=0.5)
     np.testing.assert_allclose(found, [0.9, 0.1])
+
+
+def made_plan(sizes, n=4000, sharpness=4.0, seed=0):
+    """Probabilities of rows of classes of these sizes, as if all had one size, and their classes.
+
+    Scores are normal around `sharpness` for the true class and around 0 for the others, so that
+    the probabilities of classes of one size are known: softmax(sharpness * score).
+    """
+    rng = np.random.default_rng(seed)
+    y = rng.choice(len(sizes), size=n, p=np.array(sizes) / np.sum(sizes))
+    scores = rng.normal(size=(n, len(sizes))) + sharpness * np.eye(len(sizes))[y]
+    return torch.tensor(sharpness * scores).softmax(dim=-1), y
+
+
+def test_trusted_sizes_are_the_most_likely_ones():
+    plan, _ = made_plan([1, 2, 5], sharpness=2.0)
+
+    def loss(logits):
+        sizes = np.exp(logits) / np.exp(logits).sum()
+        return -np.log(plan.numpy() @ sizes).sum()
+
+    oracle = minimize(loss, np.zeros(3), method="BFGS").x
+    expected = 3 * np.exp(oracle) / np.exp(oracle).sum()
+    found = find_sizes(plan, torch.tensor(1.0))
+    np.testing.assert_allclose(found, expected, rtol=0.01)
+    np.testing.assert_allclose(found, 3 * np.array([1, 2, 5]) / 8, rtol=0.1)
+
+
+def test_sizes_without_trust_are_one_and_change_nothing():
+    plan, _ = made_plan([1, 2, 5])
+    sizes = find_sizes(plan, torch.tensor(0.0))
+    np.testing.assert_array_equal(sizes, 1)
+    np.testing.assert_allclose(with_sizes(plan, sizes), plan, rtol=1e-12)
+
+
+def test_sizes_are_trusted_as_far_as_hidden_labels_allow():
+    plan, _ = made_plan([1, 2, 5])
+    alike, y = made_plan([1, 1, 1], n=60, seed=1)
+    members = one_hot(torch.tensor(y), 3, torch.float64)
+    assert trust_in_sizes(plan, alike, members) > 0.95
+    # Classes of one size differ by chance alone.
+    assert trust_in_sizes(made_plan([1, 1, 1], seed=2)[0], alike, members) < 0.2
+    # Predictions that prefer the last class would make it large wherever it is not.
+    skewed = with_sizes(alike, torch.tensor([1.0, 1.0, 1e6]))
+    assert trust_in_sizes(plan, skewed, members) < trust_in_sizes(plan, alike, members) - 0.1
+    # Nothing was hidden, or only of one class.
+    nothing = torch.full_like(alike, torch.nan)
+    assert trust_in_sizes(plan, nothing, members) == 0
+    one = torch.where(members[:, :1] > 0, alike, nothing)
+    assert trust_in_sizes(plan, one, members) <= 1 / 3
+
+
+def test_sizes_that_differ_make_the_answer_better():
+    plan, y = made_plan([1, 2, 12], sharpness=1.5, seed=3)
+    better = with_sizes(plan, find_sizes(plan, torch.tensor(1.0)))
+    before, after = ((each.argmax(dim=-1).numpy() == y).mean() for each in (plan, better))
+    assert after > before + 0.02
 
 
 def test_groups_hide_every_label_once_and_take_alike_from_every_class():

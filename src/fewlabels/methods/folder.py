@@ -25,7 +25,15 @@ They err in different ways. Their log probabilities are added with weights,
 which maximise the likelihood of hidden labels: each label is hidden once, a fifth of them at a
 time, and predicted from the others (stacking, Wolpert 1992; Breiman 1996). A Gaussian prior keeps
 the weights near those of validation folders, where labels are few; with one label per class they
-are these. The weights also calibrate the probabilities, so that nothing more is done to them.
+are these. The weights also calibrate the probabilities.
+
+Labels are about as many in every class, rows are not. So the sizes pi_j of the classes are
+estimated once more, from all rows, as far as they can be trusted (r):
+
+    p_ij <- p_ij pi_j / sum_l p_il pi_l          pi_j <- r W mean_i p_ij + (1 - r)
+
+where r is the part of their variance that hidden labels do not explain: 0 with one label per class,
+near 1 where few hidden labels are predicted wrong.
 
 Later rows, which have no neighbors, are decided by linear discriminant functions of the classes
 that were found, as sharply as the rows of the folder were on average.
@@ -77,6 +85,7 @@ class FolderConstants:
     # and the standard deviation of their prior, as a fraction of each weight.
     weights: tuple[float, ...] = (0.8, 0.04, 0.12)
     weight_spread: float = 0.4
+    n_size_rounds: int = 10  # of the class sizes, after the models are joined
     newton_steps: int = 30  # most, to find the weights
     weight_tolerance: float = 1e-6  # change of a weight at which they are found
     smallest_log: float = -30.0  # log probabilities below it count as this
@@ -196,8 +205,10 @@ def _assign(
     weights = fit_weights(
         hidden_logs, members, prior=CONSTANTS.weights, spread=CONSTANTS.weight_spread
     )
-    plan = _weigh(logs[:, n_support:], weights)
-    held_out = _weigh(hidden_logs, weights)
+    plan, held_out = _weigh(logs[:, n_support:], weights), _weigh(hidden_logs, weights)
+    if len(plan):
+        sizes = find_sizes(plan, trust_in_sizes(plan, held_out, members))
+        plan, held_out = with_sizes(plan, sizes), with_sizes(held_out, sizes)
     return plan, *_later(x, torch.cat([members, plan])), held_out
 
 
@@ -315,6 +326,49 @@ def fit_weights(logs: Tensor, targets: Tensor, *, prior: Sequence[float], spread
             break
         weights = moved
     return weights.to(logs)
+
+
+def trust_in_sizes(plan: Tensor, held_out: Tensor, members: Tensor) -> Tensor:
+    """How much of the differences between class sizes is real, from 0 to 1.
+
+    The sizes of the classes as the plan has them differ from each other for two reasons: the
+    classes do, and some of them attract rows of others. Hidden labels show the second alone, where
+    every class counts alike. Its part of the variance, with the standard error of what was
+    measured, is taken away (reliability of a measurement, Spearman 1904).
+
+    Args:
+        plan: Probabilities of the unlabelled rows, (Q, W).
+        held_out: Probabilities of the labelled rows with their labels hidden, (S, W); NaN where
+            a label was not hidden.
+        members: Classes of the labelled rows, one-hot, (S, W).
+    """
+    used = ~held_out.isnan().any(dim=-1)
+    p, t = held_out[used], members[used]
+    n = t.sum(dim=0)  # 0, or at least 2
+    apart = (plan.mean(dim=0) * plan.shape[1] - 1).square().mean()
+    means = (t.T @ p) / n.clamp_min(1)[:, None]
+    errors = (p - t @ means).square() / (t @ (n * (n - 1)).clamp_min(1))[:, None]
+    bias = (means.sum(dim=0) - 1).square() + errors.sum(dim=0)
+    real = 1 - torch.where(n > 0, bias, apart) / apart.clamp_min(torch.finfo(p.dtype).tiny)
+    return real.mean().clamp(0, 1)
+
+
+def find_sizes(plan: Tensor, trust: Tensor) -> Tensor:
+    """Sizes of the classes relative to their mean, (Q, W) and a number -> (W,).
+
+    The plan is that of classes of one size. Expectation maximisation (Saerens et al. 2002), with
+    the sizes drawn towards each other in each step where they are not trusted.
+    """
+    sizes = plan.new_ones(plan.shape[1])
+    for _ in range(CONSTANTS.n_size_rounds):
+        sizes = trust * plan.shape[1] * with_sizes(plan, sizes).mean(dim=0) + (1 - trust)
+    return sizes
+
+
+def with_sizes(plan: Tensor, sizes: Tensor) -> Tensor:
+    """The plan of classes of other sizes, (n, W) and (W,) -> (n, W)."""
+    weighted = plan * sizes
+    return weighted / weighted.sum(dim=-1, keepdim=True)
 
 
 def _later(x: Tensor, plan: Tensor) -> tuple[Tensor, Tensor]:
