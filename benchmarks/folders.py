@@ -155,8 +155,14 @@ def _measure(task: Task, ours: Sequence[str], *, rivals: bool) -> dict[str, obje
         seconds = time.perf_counter() - begun
         found[method] = 100 * float((answer.labels == y)[unknown].mean())
     estimate = estimate_accuracy(rows, labels, n_way=int(y.max()) + 1, answer=answer)
-    error = expected_calibration_error(
-        *(torch.tensor(each[unknown])[None] for each in (answer.probabilities, answer.labels, y))
+    p, labelled = answer.probabilities[unknown].astype(np.float64), answer.labels[unknown]
+    # Classes drawn from the probabilities: what few rows make of a perfect calibration.
+    rng = np.random.default_rng(task.seed)
+    drawn = (p.cumsum(axis=1) / p.sum(axis=1, keepdims=True) > rng.random((len(p), 1))).argmax(1)
+    error, least = (
+        100
+        * expected_calibration_error(*(torch.tensor(each)[None] for each in (p, labelled, true)))
+        for true in (y[unknown], drawn)
     )
     shaped = rows.x.numpy().astype(np.float64)
     others = sklearn_methods(shaped, labels, task.k) if rivals else {}
@@ -166,7 +172,8 @@ def _measure(task: Task, ours: Sequence[str], *, rivals: bool) -> dict[str, obje
     return {
         "task": task,
         "accuracy": found,
-        "calibration_error": 100 * error,
+        "calibration_error": error,
+        "calibration_floor": least,
         "seconds": seconds,
         "covered": None if estimate is None else estimate.low <= truth <= estimate.high,
     }
@@ -201,6 +208,7 @@ def compare(jobs: int, folders: Sequence[str] = (), *, ours: bool = False) -> No
                 "uneven": uneven,
                 "accuracy": {**kept.get((name, k, uneven), {}), **accuracies},
                 "calibration_error": _mean(draws, "calibration_error"),
+                "calibration_floor": _mean(draws, "calibration_floor"),
                 "seconds": _mean(draws, "seconds"),
                 "covered": f"{sum(covered)} of {len(covered)}",
             }

@@ -122,17 +122,20 @@ def folder_part(report: dict[str, Any]) -> list[str]:
         "`benchmarks/folders.py`: all classes at once, k random labels per class, accuracy "
         f"on the unlabelled images in %, means over folders and {report['draws']} draws. `folder` "
         "is what `fewlabels label` runs, `map-folder` what it ran before. Kept out of all choices: "
-        "butterflies, CUB novel, CIFAR-FS novel.",
+        "butterflies, CUB novel, CIFAR-FS novel. Calibration error: of `folder`, mean over the "
+        "folders, the largest, and the mean that a perfect calibration would show with as few rows.",
         "",
-        f"| class sizes | k | {' | '.join(methods)} | calibration error of folder | folders where "
-        "another is better by over 0.3 |",
-        "|---|--:|" + "--:|" * (len(methods) + 2),
+        f"| class sizes | k | {' | '.join(methods)} | calibration error | largest | perfect | "
+        "folders where another is better by over 0.3 |",
+        "|---|--:|" + "--:|" * (len(methods) + 4),
     ]
     for uneven in (False, True):
         for k in sorted({cell["k"] for cell in report["cells"]}):
             cells = [c for c in report["cells"] if c["k"] == k and c["uneven"] == uneven]
             means = [sum(c["accuracy"][m] for c in cells) / len(cells) for m in methods]
-            error = sum(c["calibration_error"] for c in cells) / len(cells)
+            errors = [c["calibration_error"] for c in cells]
+            perfect = sum(c["calibration_floor"] for c in cells) / len(cells)
+            error = f"{sum(errors) / len(cells):.1f} | {max(errors):.1f} | {perfect:.1f}"
             behind = sum(
                 max(v for m, v in c["accuracy"].items() if m != "folder")
                 > c["accuracy"]["folder"] + 0.3
@@ -140,28 +143,30 @@ def folder_part(report: dict[str, Any]) -> list[str]:
             )
             row = " | ".join(f"{mean:.1f}" for mean in means)
             sizes = "uneven" if uneven else "as they are"
-            lines.append(f"| {sizes} | {k} | {row} | {error:.1f} | {behind} of {len(cells)} |")
+            lines.append(f"| {sizes} | {k} | {row} | {error} | {behind} of {len(cells)} |")
     return [*lines, "", "![Accuracy by labels per class](benchmarks/results/folders.png)"]
 
 
 def next_part(report: dict[str, Any]) -> list[str]:
     """Table of benchmarks/results/next_labels.json: labels needed by each rule."""
-    rules = list(next(iter(report["folders"].values())))
+    rules = [rule for rule in next(iter(report["folders"].values())) if rule != "one more label"]
     lines = [
         "## What to label next",
         "",
         "`benchmarks/next_labels.py`: labels until 90 / 95 % of a folder are right, labelled ones "
         f"included; one random label per class to begin with, mean of {report['draws']} draws. "
-        "`suggest` is what `fewlabels next` and the page do.",
+        "`suggest` is what `fewlabels next` and the page do. Last column: points that one more "
+        "suggested label changes, on average and at worst, of twenty after two per class.",
         "",
-        f"| folder | {' | '.join(rules)} |",
-        "|---|" + "--:|" * len(rules),
+        f"| folder | {' | '.join(rules)} | one more label |",
+        "|---|" + "--:|" * (len(rules) + 1),
     ]
     for name, cell in report["folders"].items():
-        needed = (
+        needed = " | ".join(
             " / ".join(map(str, cell[rule].values())) if cell[rule] else "–" for rule in rules
         )
-        lines.append(f"| {name} | {' | '.join(needed)} |")
+        change = cell["one more label"]
+        lines.append(f"| {name} | {needed} | {change['mean']:+.2f}, {change['worst']:+.2f} |")
     return lines
 
 

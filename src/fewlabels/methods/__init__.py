@@ -33,6 +33,7 @@ from fewlabels.methods import tafssl  # noqa: F401
 from fewlabels.methods import bms  # noqa: F401
 from fewlabels.methods import protolp  # noqa: F401
 from fewlabels.methods import ilpc  # noqa: F401
+from fewlabels.methods import manifold  # noqa: F401
 from fewlabels.methods import label_spreading  # noqa: F401
 from fewlabels.methods import dsn  # noqa: F401
 from fewlabels.methods import logistic  # noqa: F401

@@ -9,6 +9,8 @@ from fewlabels.methods.base import Knob
 from fewlabels.preprocess.bpa import MOST_ROWS
 from fewlabels.preprocess.steps import unit
 
+FORGETTING = (0.9, 0.999)  # Adam's, of the gradient and of its square
+ADAM_EPS = 1e-8
 ROUNDING = 1e-10  # part of the squared size of rows below which a direction is rounding
 
 SHARPNESS = Knob(
@@ -20,6 +22,22 @@ SHARPNESS = Knob(
 )
 N_UPDATES = Knob("n_updates", "updates of the prototypes or labels", low=0, whole=True)
 N_NEIGHBORS = Knob("n_neighbors", "nearest rows that a row is joined to", low=1, whole=True)
+
+
+class Adam:
+    """Steps of Adam (Kingma and Ba 2015), for one parameter."""
+
+    def __init__(self, rate: float) -> None:
+        self.rate, self.n_steps = rate, 0
+        self.mean, self.square = torch.zeros(()), torch.zeros(())
+
+    def change(self, gradient: Tensor) -> Tensor:
+        """What the next step adds to the parameter."""
+        self.n_steps += 1
+        self.mean = FORGETTING[0] * self.mean.to(gradient) + (1 - FORGETTING[0]) * gradient
+        self.square = FORGETTING[1] * self.square.to(gradient) + (1 - FORGETTING[1]) * gradient**2
+        size = (self.square / (1 - FORGETTING[1] ** self.n_steps)).sqrt() + ADAM_EPS
+        return -self.rate * self.mean / (1 - FORGETTING[0] ** self.n_steps) / size
 
 
 def check_rows(

@@ -34,14 +34,12 @@ from fewlabels.methods.assignment import (
     weighted_sums,
 )
 from fewlabels.methods.base import Knob, Method, Reference, register
-from fewlabels.methods.parts import N_UPDATES, SHARPNESS
+from fewlabels.methods.parts import N_UPDATES, SHARPNESS, Adam
 from fewlabels.preprocess.pipeline import Pipeline
 
 SHARP = 15.0
 UPDATES = 100
 RATE = 1e-3
-FORGETTING = (0.9, 0.999)  # Adam's, of the gradient and of its square
-ADAM_EPS = 1e-8
 
 
 def published_order(n_shot: int, dataset: str | None = None) -> float:  # noqa: ARG001
@@ -72,8 +70,8 @@ def assign_tim(
     truth = one_hot(support_labels, n_way, support.dtype)
     rows = torch.cat([support, query], dim=1)
     prototypes = class_means(support, support_labels, n_way)
-    mean, square = torch.zeros_like(prototypes), torch.zeros_like(prototypes)
-    for step in range(1, n_updates + 1):
+    solver = Adam(rate)
+    for _ in range(n_updates):
         p = (lam * similarities(rows, prototypes)).softmax(dim=-1)
         p_support, p_query = p[:, : support.shape[1]], p[:, support.shape[1] :]
         slope = entropy_weight * _entropy_slope(p_query, order)
@@ -83,12 +81,16 @@ def assign_tim(
         by_support = label_weight * (p_support - truth) / support.shape[1]
         g = torch.cat([by_support, by_query / query.shape[1]], dim=1)
         gradient = sharpness * (weighted_sums(g, rows) - g.sum(dim=-2)[..., None] * prototypes)
-        mean = FORGETTING[0] * mean + (1 - FORGETTING[0]) * gradient
-        square = FORGETTING[1] * square + (1 - FORGETTING[1]) * gradient**2
-        size = (square / (1 - FORGETTING[1] ** step)).sqrt() + ADAM_EPS
-        prototypes = prototypes - rate * mean / (1 - FORGETTING[0] ** step) / size
+        prototypes = prototypes + solver.change(gradient)
     plan = (lam * similarities(query, prototypes)).softmax(dim=-1)
     return make_assignment(plan, prototypes + shift, lam=lam)
+
+
+def entropy(p: Tensor, order: float) -> Tensor:
+    """Shannon's entropy for order 1, else Tsallis', (..., W) -> (...)."""
+    if order == 1:
+        return torch.special.entr(p).sum(dim=-1)
+    return (1 - (p**order).sum(dim=-1)) / (order - 1)
 
 
 def _entropy_slope(p: Tensor, order: float) -> Tensor:
