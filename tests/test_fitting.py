@@ -19,8 +19,8 @@ NAMES = np.array(["rook", "ibis", "crow"])
 UNFIT = ("map-truth", "simpleshot-cl2n")
 METHODS = [name for name in method_names() if name not in UNFIT]
 NOT_LINEAR = (
-    *("laplacianshot", "tafssl", "tafssl-ica", "label-spreading", "dsn", "sgc"),
-    *("matching", "ilpc"),
+    *("laplacianshot", "tafssl", "tafssl-ica", "tafssl-shift", "label-spreading"),
+    *("dsn", "sgc", "matching", "ilpc", "am", "alpha-am"),
 )
 EVERY_METHOD = pytest.mark.parametrize("method", METHODS)
 

@@ -20,6 +20,7 @@ from fewlabels.methods.ilpc import assign_ilpc
 from fewlabels.methods.kmeans import assign_kmeans
 from fewlabels.methods.label_spreading import assign_label_spreading
 from fewlabels.methods.laplacianshot import assign_laplacianshot
+from fewlabels.methods.manifold import assign_manifold
 from fewlabels.methods.map import assign_map, assign_soft_kmeans
 from fewlabels.methods.matching import assign_matching
 from fewlabels.methods.mct import assign_mct
@@ -41,6 +42,7 @@ UPDATED = (
     assign_cosine_head,
     assign_mct,
     assign_laplacianshot,
+    assign_manifold,
     assign_paddle,
     assign_protolp,
     assign_tafssl,

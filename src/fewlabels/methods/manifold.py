@@ -3,6 +3,7 @@
     nodes: the class centroids c (first the support means), the labelled rows, the queries
     d_ik = |x_i - x_k| / (standard deviation of all distances);   a_ik = exp(-g_ik d_ik), a_ii = 0
     every row keeps the n_neighbors largest of its a_ik, a centroid keeps none of its own
+    (and is preferred to a row at the same place)
     W = b * (A + A') / 2, elementwise;   S = D^-1/2 W D^-1/2,   D = row sums of W
     Z = scale (I - spread S)^-1 [I_W; 0; 0],      p_ij = softmax_j(z_ij)
     minimise over c, g and b   mean_S(-log p_{i y_i}) - balance H(mean_Q p) + mean_Q H(p)
@@ -42,6 +43,7 @@ UPDATES = 100
 RATE = 1e-3
 SCALE = 15.0
 SAME = 1e-12  # squared distance below which two nodes are one; its root has no slope there
+PREFERENCE = 1e-9  # part by which a centroid is taken as nearer than a row at the same place
 
 
 def published_order(n_shot: int, dataset: str | None = None) -> float:  # noqa: ARG001
@@ -132,7 +134,10 @@ def _spread(
     near = (-widths * distances / torch.where(deviation > 0, deviation, 1.0)).exp()
     itself = torch.eye(nodes.shape[1], dtype=torch.bool, device=rows.device)
     near = near.masked_fill(itself, 0.0)
-    best = near[:, n_way:].topk(min(n_neighbors, nodes.shape[1] - 1), dim=-1).indices
+    # With one label a centroid begins at its labelled row: it is preferred, not left to rounding.
+    wanted = near[:, n_way:].detach().clone()
+    wanted[..., :n_way] *= 1 + PREFERENCE
+    best = wanted.topk(min(n_neighbors, nodes.shape[1] - 1), dim=-1).indices
     kept = torch.zeros_like(near[:, n_way:]).scatter_(-1, best, 1.0)
     near = torch.nn.functional.pad(near[:, n_way:] * kept, (0, 0, n_way, 0))
     weights = strengths * (near + near.mT) / 2

@@ -89,7 +89,8 @@ def assign_tim(
 def entropy(p: Tensor, order: float) -> Tensor:
     """Shannon's entropy for order 1, else Tsallis', (..., W) -> (...)."""
     if order == 1:
-        return torch.special.entr(p).sum(dim=-1)
+        shannon: Tensor = torch.special.entr(p).sum(dim=-1)
+        return shannon
     return (1 - (p**order).sum(dim=-1)) / (order - 1)
 
 
