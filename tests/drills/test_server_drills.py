@@ -4,6 +4,7 @@ On commit 7d831a6, NaN, Infinity and half surrogate pairs were answered by 500, 
 that sent nothing locked everybody else out.
 """
 
+import ctypes
 import json
 import random
 import resource
@@ -14,6 +15,7 @@ import sys
 import threading
 import time
 from contextlib import closing, contextmanager, suppress
+from pathlib import Path
 from urllib.parse import quote
 
 import httpx
@@ -245,16 +247,39 @@ def test_a_request_that_does_not_come_in_time_is_cut_off(address, monkeypatch):
 
 def test_the_background_answer_survives_an_error(session):
     """On commit 7d831a6 one exception ended all later answers until a restart."""
+    (worker,) = (each for each in threading.enumerate() if each.name == "fewlabels-settle")
+    while not session.state.searched:
+        time.sleep(0.01)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(60)  # the worker does not go on between the look and the exception
+    try:
+        session.decide([10], "a")
+        while Path(running(worker)).name in ("threading.py", "session.py"):  # it waits
+            time.sleep(0)
+        place, raised = ctypes.c_ulong(worker.ident), ctypes.py_object(MemoryError)
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(place, raised)
+    finally:
+        sys.setswitchinterval(before)
+    assert session.state.given["10.jpg"].label == "a"
+    session.decide([11], "b")
+    while not session.state.settled:
+        assert worker.is_alive()
+        time.sleep(0.01)
+
+
+def running(thread: threading.Thread) -> str:
+    """The file of the code that a thread runs."""
+    return sys._current_frames()[thread.ident].f_code.co_filename
+
+
+def test_model_labels_that_cannot_be_kept_are_no_obstacle(session):
     path = session.project.folder / "project.sqlite"
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
-        other.execute(
-            "DELETE FROM items WHERE name = '59.jpg'"
-        )  # the model's labels cannot be kept
-    for row, label in ((10, "a"), (11, "b")):
-        session.decide([row], label)
-        while not session.state.settled:
-            time.sleep(0.01)
-        assert session.state.given[f"{row}.jpg"].label == label
+        other.execute("DELETE FROM items WHERE name = '59.jpg'")
+    session.decide([10], "a")
+    while not session.state.settled:
+        time.sleep(0.01)
+    assert session.state.given["10.jpg"].label == "a"
 
 
 def test_descriptors_are_limited():
