@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from contextlib import closing, contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
 
@@ -22,6 +23,8 @@ import httpx
 import numpy as np
 import pytest
 import uvicorn
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis.errors import Unsatisfiable
 
 from fewlabels.features import FeatureSet
 from fewlabels.labeling import connections
@@ -153,6 +156,46 @@ def test_hostile_requests(drill, session, app_and_port, tmp_path):
                 continue
             drill.judge(answer.status_code < 500, f"{method} {path} {body!r}: {answer.status_code}")
     assert list(beside.iterdir()) == []
+    session.decide([0], "a")
+    assert session.state.given["0.jpg"].label == "a"
+
+
+@pytest.mark.skipif(not find_spec("schemathesis"), reason="could not import 'schemathesis'")
+@pytest.mark.filterwarnings("ignore")
+def test_requests_by_the_description_of_the_api(drill, session, address):
+    """schemathesis: valid and invalid requests for every operation, with all that JSON can hold."""
+    import requests
+    import schemathesis
+
+    port = int(address.rpartition(":")[2])
+    described = make_app(session, token=TOKEN, port=port).openapi()
+    n = sum(1 for _ in drill.tries("requests by schemathesis", 5, 100))  # of each kind
+    own = {"headers": {"x-fewlabels-token": TOKEN}, "cookies": {f"fewlabels-{port}": TOKEN}}
+    kinds = [
+        (operation.ok(), mode)
+        for operation in schemathesis.openapi.from_dict(described).get_all_operations()
+        for mode in schemathesis.GenerationMode
+    ]
+    assert len(kinds) >= 24
+    how = settings(
+        max_examples=n,
+        deadline=None,
+        database=None,
+        derandomize=True,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    with requests.Session() as client:
+        client.trust_env = False
+
+        def ask(case):
+            answer = case.call(base_url=address, session=client, allow_redirects=False, **own)
+            said = f"{case.method} {case.formatted_path} {case.body!r}: {answer.status_code}"
+            drill.judge(answer.status_code < 500, said[:300])
+
+        for operation, mode in kinds:
+            with suppress(Unsatisfiable):  # an operation without arguments has no invalid request
+                how(given(case=operation.as_strategy(generation_mode=mode))(ask))()
     session.decide([0], "a")
     assert session.state.given["0.jpg"].label == "a"
 
