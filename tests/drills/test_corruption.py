@@ -224,6 +224,25 @@ def test_features_of_a_project_are_computed_again(tmp_path, photos, encoder):
         np.testing.assert_array_equal(after.features, before.features)
 
 
+def test_a_folder_of_images_that_was_moved_is_told(tmp_path, photos, encoder):
+    """Commit 7d831a6 refused the new place, and with it all decisions."""
+    from fewlabels.labeling.collection import Extraction
+    from fewlabels.labeling.inputs import read_inputs
+    from fewlabels.labeling.session import open_session
+
+    how = Extraction(str(encoder), "cpu", None, 0, FeatureStore(tmp_path / "store"))
+    read_inputs(photos, extraction=how).begin_project(tmp_path / "p").close()
+    photos.rename(tmp_path / "elsewhere")
+    with pytest.raises(FileFormatError, match="tell its new place"):
+        read_inputs(tmp_path / "p")
+    session = open_session(
+        tmp_path / "p", photos=tmp_path / "elsewhere", labels=None, extraction=how
+    )
+    assert len(session.state.given) == 6
+    session.close()
+    assert len(read_inputs(tmp_path / "p").labels) == 6
+
+
 def test_thumbnails_that_are_damaged_are_made_again(tmp_path, photos, encoder):
     from fewlabels.labeling.collection import Extraction
     from fewlabels.labeling.inputs import read_inputs

@@ -100,10 +100,26 @@ def test_files_on_a_full_disk(drill, tmp_path):
         drill.judge(good and len(list(tmp_path.iterdir())) == 1, "changed or left over")
 
 
+def test_thumbnails_on_a_full_disk(tmp_path, photos, encoder):
+    """Commit 7d831a6 answered 404."""
+    from fewlabels.features.store import FeatureStore
+    from fewlabels.labeling.collection import Extraction
+    from fewlabels.labeling.inputs import read_inputs
+    from fewlabels.labeling.thumbnails import Thumbnails
+
+    how = Extraction(str(encoder), "cpu", None, 0, FeatureStore(tmp_path / "store"))
+    thumbnails = Thumbnails(read_inputs(photos, extraction=how).collection, tmp_path / "t")
+    with Full(10):
+        picture, _ = thumbnails.get(0)
+    assert not [path for path in (tmp_path / "t").rglob("*") if path.is_file()]
+    assert thumbnails.get(0)[0] == picture
+
+
 READ = """
 import os, sys
 from pathlib import Path
 from fewlabels.errors import InputError
+from fewlabels.io.files import held
 from fewlabels.labeling.project import Project
 folder = Path(sys.argv[1])
 with Project.open(folder) as project:  # imports what it needs
@@ -121,12 +137,17 @@ except InputError as error:
     assert "Copy the project to a place where you may write" in str(error), error
 else:
     raise SystemExit("it was opened for writing")
+try:
+    with held(folder):
+        raise SystemExit("it was held")
+except InputError as error:
+    assert "cannot be written" in str(error), error
 print("fine")
 """
 
 
 def test_a_read_only_project_can_be_read():
-    """Commit 7d831a6 said that it "is not a labelling project"."""
+    """Commit 7d831a6 said that it "is not a labelling project"; serve and train: tracebacks."""
     folder = Path("/tmp") / f"fewlabels-drill-{os.getpid()}"  # others may not look into tmp_path
     folder.mkdir()
     try:

@@ -299,6 +299,9 @@ def test_a_path_that_could_mean_two_images_is_refused(tmp_path):
     path = tmp_path / "few.csv"
     path.write_text("path,label\n" + "".join(f"{name},{i}\n" for i, name in enumerate(names)))
     assert read_labels(path, names).labels == {name: str(i) for i, name in enumerate(names)}
+    for name in names:  # alone, each means itself
+        path.write_text(f"path,label\n{name},leek\n")
+        assert read_labels(path, names).labels == {name: "leek"}
     path.write_text("path,label\n./a.jpg,leek\n")
     with pytest.raises(FewLabelsError, match="not found"):
         read_labels(path, names)

@@ -7,7 +7,9 @@ the right name, and a temporary file of a training stayed for good.
 
 import json
 import os
+import resource
 import shutil
+import signal
 import sys
 import threading
 import time
@@ -16,6 +18,7 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
+from PIL import Image
 
 from fewlabels.io.container import Container
 from fewlabels.labeling.project import Project
@@ -113,11 +116,34 @@ def test_kill_label(drill, tools, tmp_path, photos, encoder):
 
 
 def test_kill_export(drill, tools, tmp_path, photos, encoder):
-    """Commit 7d831a6 copied in place: a killed copy left half a photograph beside `x-2.jpg`."""
     words = ["label", photos, "--backbone", encoder, "--output", tmp_path / "out" / "labels.csv"]
     words += ["--copy-to", tmp_path / "out" / "sorted", "--link-to", tmp_path / "out" / "linked"]
     words += ["--label-studio", tmp_path / "out" / "tasks.json"]
     rehearse(drill, tools, tmp_path, "label with copies", (2, 20), words)
+
+
+def test_a_copy_that_ends_in_the_middle_is_made_again(tmp_path, photos, encoder, warm_up):
+    """Commit 7d831a6 left half of the photograph under its name, and copied it to large-2.png."""
+    pixels = np.random.default_rng(0).integers(0, 255, (150, 150, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(photos / "large.png")
+    size = (photos / "large.png").stat().st_size
+    words = ["label", photos, "--backbone", encoder, "--output", tmp_path / "labels.csv"]
+    words += ["--copy-to", tmp_path / "sorted"]
+    warm_up(words)
+    shutil.rmtree(tmp_path / "sorted")
+    child = os.fork()
+    if child == 0:
+        try:  # a file that grows beyond the limit kills its process
+            signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (size - 1000, size - 1000))
+            warm_up(words)
+        finally:
+            os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGXFSZ
+    warm_up(words)
+    (copy,) = (tmp_path / "sorted").rglob("*large*")
+    assert copy.read_bytes() == (photos / "large.png").read_bytes()
 
 
 def test_kill_extract(drill, tools, tmp_path, photos, encoder):
@@ -131,34 +157,42 @@ def test_kill_evaluate(drill, tools, tmp_path, features):
     rehearse(drill, tools, tmp_path, "evaluate", (2, 20), [*words, tmp_path / "out"])
 
 
-def test_kill_train(drill, tools, tmp_path):
-    from PIL import Image
-
+def save_base_classes(folder: Path) -> None:
     rng = np.random.default_rng(0)
     for name in "ab":
-        (tmp_path / "base" / name).mkdir(parents=True)
+        (folder / name).mkdir(parents=True)
         for number in range(4):
             pixels = rng.integers(0, 255, (20, 20, 3), dtype=np.uint8)
-            Image.fromarray(pixels).save(tmp_path / "base" / name / f"{number}.png")
+            Image.fromarray(pixels).save(folder / name / f"{number}.png")
+
+
+def save_novel(folder: Path) -> None:
+    rng = np.random.default_rng(0)
+    centers = np.repeat(rng.gamma(1.0, size=(20, 6)), 101, axis=0)
+    (folder / "artifacts").mkdir()
+    np.save(folder / "novel.npy", (centers * rng.gamma(2.0, size=centers.shape)).astype("f4"))
+
+
+def reproduce(folder: Path) -> list[object]:
+    words = ["reproduce", "table5", f"--features=cifar-fs:wrn28-10:novel={folder / 'novel.npy'}"]
+    words += ["--per-class=101", "--artifacts", folder / "artifacts", "--episodes", 5]
+    return [*words, "--no-plot", "--device", "cpu"]
+
+
+def test_kill_train(drill, tools, tmp_path):
+    save_base_classes(tmp_path / "base")
     words = ["train", tmp_path / "base", "--output", tmp_path / "out", "--checkpoint-every", 1]
     rehearse(drill, tools, tmp_path, "train", (2, 15), [*words, *TRAIN])
 
 
 def test_kill_reproduce(drill, tools, tmp_path):
-    rng = np.random.default_rng(0)
-    centers = np.repeat(rng.gamma(1.0, size=(20, 6)), 101, axis=0)
-    (tmp_path / "artifacts").mkdir()
-    np.save(tmp_path / "novel.npy", (centers * rng.gamma(2.0, size=centers.shape)).astype("f4"))
-    words = ["reproduce", "table5", f"--features=cifar-fs:wrn28-10:novel={tmp_path / 'novel.npy'}"]
-    words += ["--per-class=101", "--artifacts", tmp_path / "artifacts", "--episodes", 5]
-    words += ["--output", tmp_path / "out", "--no-plot", "--device", "cpu"]
+    save_novel(tmp_path)
+    words = [*reproduce(tmp_path), "--output", tmp_path / "out"]
     rehearse(drill, tools, tmp_path, "reproduce", (1, 5), words)
 
 
 def test_kill_creation(drill, leftovers, tmp_path, photos, encoder):
     """Commit 7d831a6: "is a project of features, not of", or no labels of sub-folders."""
-    import signal
-
     from fewlabels.features.store import FeatureStore
     from fewlabels.labeling.collection import Extraction
     from fewlabels.labeling.inputs import read_inputs
@@ -254,14 +288,20 @@ def test_kill_serve(drill, start, leftovers, tmp_path, features):
         drill.judge(not lost and not leftovers(tmp_path), f"try {number}: {lost}")
 
 
-def test_two_trainings_in_one_folder(tmp_path):
-    """Commit 7d831a6 let two processes write one output: 56 of 87 cells were kept."""
-    from fewlabels.errors import InputError
+def test_two_processes_do_not_write_one_output(tmp_path, start):
+    """Commit 7d831a6 let them: 56 of 87 cells were kept."""
     from fewlabels.io.files import held
 
-    twice = pytest.raises(InputError, match="another process is writing")
-    with held(tmp_path / "out"), twice, held(tmp_path / "out"):
-        pass
+    save_base_classes(tmp_path / "base")
+    save_novel(tmp_path)
+    with held(tmp_path / "out"):
+        for words in (
+            ["train", tmp_path / "base", "--output", tmp_path / "out", *TRAIN],
+            [*reproduce(tmp_path), "--output", tmp_path / "out"],
+        ):
+            child = start(*words)
+            assert child.wait() == 2
+            assert "another process is writing to" in child.log.read_text()
     with held(tmp_path / "out"):  # free again
         pass
     assert list((tmp_path / "out").iterdir()) == []

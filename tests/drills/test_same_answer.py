@@ -57,7 +57,7 @@ def test_precision_does_not_change_the_labels():
 
 
 def test_a_terminal_that_knows_little_changes_nothing(features, tmp_path):
-    """LANG=C, ASCII, no home, an unwritable cache: the same table."""
+    """LANG=C, ASCII, no home, no cache: the same answer. Commit 7d831a6: UnicodeEncodeError."""
     words = ["evaluate", features, "--episodes", 5, "--engine", "torch", "--json"]
     plain = accuracies(run(words))
     nowhere = tmp_path / "file"
@@ -65,6 +65,9 @@ def test_a_terminal_that_knows_little_changes_nothing(features, tmp_path):
     strange = {"LANG": "C", "LC_ALL": "C", "PYTHONIOENCODING": "ascii", "HOME": str(nowhere)}
     strange |= {"XDG_CACHE_HOME": str(nowhere / "x"), "FEWLABELS_CACHE": str(nowhere / "y")}
     assert accuracies(run(words, **strange)) == plain
+    done = run(words[:-1], **strange)  # the table has a plus-minus sign
+    assert done.returncode == 0, done.stderr
+    assert b"%" in done.stdout
 
 
 @pytest.mark.parametrize(

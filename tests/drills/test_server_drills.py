@@ -4,6 +4,7 @@ On commit 7d831a6, NaN, Infinity and half surrogate pairs were answered by 500, 
 that sent nothing locked everybody else out.
 """
 
+import ctypes
 import json
 import random
 import resource
@@ -14,12 +15,16 @@ import sys
 import threading
 import time
 from contextlib import closing, contextmanager, suppress
+from importlib.util import find_spec
+from pathlib import Path
 from urllib.parse import quote
 
 import httpx
 import numpy as np
 import pytest
 import uvicorn
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis.errors import Unsatisfiable
 
 from fewlabels.features import FeatureSet
 from fewlabels.labeling import connections
@@ -155,6 +160,46 @@ def test_hostile_requests(drill, session, app_and_port, tmp_path):
     assert session.state.given["0.jpg"].label == "a"
 
 
+@pytest.mark.skipif(not find_spec("schemathesis"), reason="could not import 'schemathesis'")
+@pytest.mark.filterwarnings("ignore")
+def test_requests_by_the_description_of_the_api(drill, session, address):
+    """schemathesis: valid and invalid requests for every operation, with all that JSON can hold."""
+    import requests
+    import schemathesis
+
+    port = int(address.rpartition(":")[2])
+    described = make_app(session, token=TOKEN, port=port).openapi()
+    n = sum(1 for _ in drill.tries("requests by schemathesis", 5, 100))  # of each kind
+    own = {"headers": {"x-fewlabels-token": TOKEN}, "cookies": {f"fewlabels-{port}": TOKEN}}
+    kinds = [
+        (operation.ok(), mode)
+        for operation in schemathesis.openapi.from_dict(described).get_all_operations()
+        for mode in schemathesis.GenerationMode
+    ]
+    assert len(kinds) >= 24
+    how = settings(
+        max_examples=n,
+        deadline=None,
+        database=None,
+        derandomize=True,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    with requests.Session() as client:
+        client.trust_env = False
+
+        def ask(case):
+            answer = case.call(base_url=address, session=client, allow_redirects=False, **own)
+            said = f"{case.method} {case.formatted_path} {case.body!r}: {answer.status_code}"
+            drill.judge(answer.status_code < 500, said[:300])
+
+        for operation, mode in kinds:
+            with suppress(Unsatisfiable):  # an operation without arguments has no invalid request
+                how(given(case=operation.as_strategy(generation_mode=mode))(ask))()
+    session.decide([0], "a")
+    assert session.state.given["0.jpg"].label == "a"
+
+
 def test_nan_and_half_surrogates_are_refused_in_words(address):
     """Commit 7d831a6 answered these by 500."""
     with make_client(address) as client:
@@ -245,16 +290,39 @@ def test_a_request_that_does_not_come_in_time_is_cut_off(address, monkeypatch):
 
 def test_the_background_answer_survives_an_error(session):
     """On commit 7d831a6 one exception ended all later answers until a restart."""
+    (worker,) = (each for each in threading.enumerate() if each.name == "fewlabels-settle")
+    while not session.state.searched:
+        time.sleep(0.01)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(60)  # the worker does not go on between the look and the exception
+    try:
+        session.decide([10], "a")
+        while Path(running(worker)).name in ("threading.py", "session.py"):  # it waits
+            time.sleep(0)
+        place, raised = ctypes.c_ulong(worker.ident), ctypes.py_object(MemoryError)
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(place, raised)
+    finally:
+        sys.setswitchinterval(before)
+    assert session.state.given["10.jpg"].label == "a"
+    session.decide([11], "b")
+    while not session.state.settled:
+        assert worker.is_alive()
+        time.sleep(0.01)
+
+
+def running(thread: threading.Thread) -> str:
+    """The file of the code that a thread runs."""
+    return sys._current_frames()[thread.ident].f_code.co_filename
+
+
+def test_model_labels_that_cannot_be_kept_are_no_obstacle(session):
     path = session.project.folder / "project.sqlite"
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
-        other.execute(
-            "DELETE FROM items WHERE name = '59.jpg'"
-        )  # the model's labels cannot be kept
-    for row, label in ((10, "a"), (11, "b")):
-        session.decide([row], label)
-        while not session.state.settled:
-            time.sleep(0.01)
-        assert session.state.given[f"{row}.jpg"].label == label
+        other.execute("DELETE FROM items WHERE name = '59.jpg'")
+    session.decide([10], "a")
+    while not session.state.settled:
+        time.sleep(0.01)
+    assert session.state.given["10.jpg"].label == "a"
 
 
 def test_descriptors_are_limited():
