@@ -146,6 +146,20 @@ export function showHistory(history) {
   $("history").replaceChildren(...rows);
 }
 
+// What can be downloaded besides the CSV file; where the server does not make it, the command that does.
+export function showFormats(formats) {
+  const rows = formats.map(({ name, words, here, command }) => {
+    const row = element("li");
+    const line = element(here ? "a" : "p");
+    line.append(element("b", "", name), ` ${words}`);
+    row.append(line);
+    if (here) Object.assign(line, { href: `/export/${name}`, download: "" });
+    else line.append(element("code", "", command));
+    return row;
+  });
+  $("formats").replaceChildren(...rows);
+}
+
 // A question with two answers; true for yes. The safe answer has the focus.
 export function ask(title, words, { yes, no = "Cancel" }) {
   const dialog = $("ask");
