@@ -339,6 +339,28 @@ def test_on_a_phone_fingers_can_hit_what_is_in_sight(project, serve, visit):
     assert "On a phone tap" in page.inner_text("#help")  # not only keys
 
 
+def test_on_a_phone_all_classes_are_in_one_list(project, serve, visit):
+    with Project.open(project, write=True) as made:
+        made.journal.decide(
+            {f"leek/{i:02d}.png": f"leek of kind {i}" for i in range(2, 14)}, origin="import"
+        )
+    page = visit(serve(project), **PHONE)
+    settled(page)
+    toggle = page.locator("#show-classes")
+    if toggle.count():
+        assert toggle.inner_text().startswith("15 classes")
+        toggle.tap()
+    places = [each.bounding_box() for each in page.locator("#classes button").all()]
+    assert len({each["x"] for each in places}) == 1  # below one another: nothing is at the side
+    assert all(each["x"] >= 0 and each["x"] + each["width"] <= 390 for each in places)
+    page.locator("#classes button", has_text="plum").tap()
+    assert page.inner_text("#pinned-title") == "plum"
+    assert not page.is_visible("#classes")
+    toggle.tap()
+    page.locator(".tile").first.tap(force=True, position={"x": 5, "y": 5})  # beside the list
+    assert not page.is_visible("#classes")
+
+
 def test_forced_colors_show_focus_selection_and_swatches(project, serve, visit):
     page = visit(serve(project), forced_colors="active")
     settled(page)

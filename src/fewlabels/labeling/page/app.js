@@ -49,6 +49,7 @@ function sortOtherwise() {
 }
 
 function clear() {
+  if ($("show-classes").ariaExpanded === "true") return showClassList(false);
   if (isLarge()) enlarge(false);
   else if (page.selected.size) page.selected.clear();
   else if (page.lasso) return setLasso(null);
@@ -65,6 +66,13 @@ function goToClass(way) {
   }
   const target = page.layout.sections.find((each) => each.way === way);
   if (target) goTo(target);
+}
+
+// On a small screen the list of classes is behind a button.
+function showClassList(on) {
+  $("show-classes").ariaExpanded = on;
+  document.body.classList.toggle("with-classes", on);
+  if (on) $("classes").querySelector("[aria-current]")?.scrollIntoView({ block: "center" });
 }
 
 // Scrolled past the section's own heading, which repeats the bar's.
@@ -322,8 +330,12 @@ $("classes").addEventListener("contextmenu", (event) => {
 });
 onClick("classes", (event) => {
   const button = event.target.closest("button");
-  if (button) goToClass(Number(button.dataset.way));
+  if (!button) return;
+  showClassList(false);
+  goToClass(Number(button.dataset.way));
 });
+$("show-classes").addEventListener("click", () => showClassList($("show-classes").ariaExpanded !== "true"));
+document.addEventListener("pointerdown", ({ target }) => target.closest("#classes, #show-classes, dialog") || showClassList(false));
 onClick("candidates", once((event) => {
   const button = event.target.closest("button");
   if (button) labelAs(button.dataset.label);
