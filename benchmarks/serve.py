@@ -165,8 +165,10 @@ def measure(*, n_items: int, n_classes: int, dim: int, n_clicks: int) -> dict[st
                 click("click")
             client.settle()
             confirmed = [items.pop() for _ in range(min(N_CONFIRMED, n_items // 4))]
-            labels = [f"class {truth[item]}" for item in confirmed]
-            client.post("confirmed", "/api/confirm", {"items": confirmed, "labels": labels})
+            shown: dict[str, list[int]] = {}
+            for item in confirmed:
+                shown.setdefault(f"class {truth[item]}", []).append(item)
+            client.post("confirmed", "/api/confirm", {"shown": shown})
             client.settle()
             for _ in range(N_PAUSES):
                 click("click after a pause")

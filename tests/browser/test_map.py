@@ -16,6 +16,7 @@ CHOSEN = """async () => {
 
 def open_map(page):
     page.wait_for_selector('#grid[aria-busy="false"]')
+    assert page.is_visible('[data-view="map"]')
     page.keyboard.press("p")
     page.wait_for_selector('#map[aria-busy="false"]')
     page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")

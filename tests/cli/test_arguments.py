@@ -18,7 +18,8 @@ def test_names_come_from_the_command():
     assert label["lam"] == "--set lam"
     assert label["n_workers"] == label["num_workers"] == "--num-workers"
     assert names("serve")["photos"] == "--photos"
-    assert names("predict")["model"] == "MODEL"
+    assert names("predict")["model"] == "--model"
+    assert names("predict")["images"] == "IMAGES"
     evaluate = names("evaluate")
     assert evaluate["lam"] == "--lam"  # has its short form
     assert evaluate["prior"] == "--set prior"

@@ -78,6 +78,7 @@ def test_help_of_every_command():
         done = run(command, "--help")
         assert done.returncode == 0
         assert f"fewlabels {command}" in done.stdout
+        assert not re.search(r"<\w+", done.stdout)  # no types of Python
 
 
 @pytest.mark.parametrize("command", ["label", "next", "serve", "predict"])

@@ -95,9 +95,10 @@ def test_everything_at_once(here, photos, backbone, tmp_path):
     assert all(row["label"] == row["path"].split("/")[0] for row in rows)
     assert len(list((tmp_path / "sorted" / "apple").iterdir())) == 6
     assert len(json.loads((tmp_path / "tasks.json").read_text())) == 12
-    done = here("predict", tmp_path / "m.safetensors", photos / "leek" / "5.png", "--device", "cpu")
+    model = ("--model", tmp_path / "m.safetensors")
+    done = here("predict", photos / "leek" / "5.png", *model, "--device", "cpu")
     assert done.stdout.splitlines()[1].startswith(f"{photos}/leek/5.png,leek,")
-    done = here("predict", tmp_path / "m.safetensors", photos, "--json", "--device", "cpu")
+    done = here("predict", photos, *model, "--json", "--device", "cpu")
     assert len(json.loads(done.stdout)) == 12
 
 
@@ -263,7 +264,7 @@ def test_features_without_labels_are_labelled_and_predicted(here, tmp_path):
         tmp_path / "m.safetensors",
     )
     assert done.code == 0, done.stderr
-    done = here("predict", tmp_path / "m.safetensors", tmp_path / "rows.npy")
+    done = here("predict", tmp_path / "rows.npy", "--model", tmp_path / "m.safetensors")
     assert [row["label"] for row in csv.DictReader(done.stdout.splitlines())] == ["leek"] * 10 + [
         "plum"
     ] * 10
@@ -441,9 +442,10 @@ def test_images_that_cannot_be_read_are_said_in_one_line(here, photos, backbone,
     assert done.stderr.count("broken.png") == 2  # the list and the reason, on one line
     done = here(
         "predict",
-        tmp_path / "m.safetensors",
         photos / "leek" / "broken.png",
         photos / "leek" / "0.png",
+        "--model",
+        tmp_path / "m.safetensors",
         "--device",
         "cpu",
     )

@@ -46,6 +46,16 @@ def test_a_table_is_printed_and_kept(here, novel, tmp_path):
     assert len(json.loads((tmp_path / "out" / "cells.json").read_text())) == 8
 
 
+def test_json_is_what_was_written(here, novel, tmp_path):
+    words = ["reproduce", "table5", *novel, "--episodes", 5, "--no-plot", "--json"]
+    done = here(*words, "--output", tmp_path / "out")
+    assert done.code == 0, done.stderr
+    assert json.loads(done.stdout) == [json.loads((tmp_path / "out" / "table5.json").read_text())]
+    listed = json.loads(here("reproduce", "--list", "--json").stdout)
+    assert len(listed) > 10
+    assert len({tuple(each) for each in listed}) == 1  # the same columns in all
+
+
 def test_without_any_features_it_says_so_once(here, tmp_path):
     (tmp_path / "empty").mkdir()
     words = ("--artifacts", tmp_path / "empty", "--output", tmp_path / "out")

@@ -9,10 +9,12 @@ import subprocess
 import sys
 import threading
 import time
+import zipfile
 from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
+import numpy as np
 import pytest
 import uvicorn
 from PIL import Image
@@ -21,6 +23,8 @@ from pyarrow import parquet
 from fewlabels.data import read_images
 from fewlabels.errors import InputError
 from fewlabels.features import FeatureSet
+from fewlabels.labeling import downloads
+from fewlabels.labeling.exports import format_names
 from fewlabels.labeling.project import Project
 from fewlabels.labeling.server import FILES, HOST, PAGE, bind, find_address, make_app
 from fewlabels.labeling.session import Session
@@ -100,7 +104,7 @@ READ = [
 ]
 CHANGE = [
     ("/api/decide", {"items": [0], "label": "leek"}),
-    ("/api/confirm", {"items": [0], "labels": ["leek"]}),
+    ("/api/confirm", {"shown": {"leek": [0]}}),
     ("/api/undo", {}),
 ]
 
@@ -243,7 +247,7 @@ def test_thumbnails_are_small_kept_and_tagged(client, folder):
         client.get("/thumbnail/3", headers={"If-None-Match": first.headers["etag"]}).status_code
         == 304
     )
-    assert "immutable" in first.headers["cache-control"]
+    assert first.headers["cache-control"] == "private, no-cache"  # asked for again each time
     assert Image.open(io.BytesIO(client.get("/picture/3").content)).format == "JPEG"
 
 
@@ -267,9 +271,7 @@ def test_decide_confirm_undo_and_the_csv(client):
     ).json()
     assert state["classes"][-1] == "Äpfel"
     assert state["marks"][2:4] == "11"
-    state = client.post(
-        "/api/confirm", json={"items": [20], "labels": ["plum"]}, headers=HEADERS
-    ).json()
+    state = client.post("/api/confirm", json={"shown": {"plum": [20]}}, headers=HEADERS).json()
     assert state["classes"][state["labels"][20]] == "plum"
     rows = {row["path"]: row for row in csv.DictReader(io.StringIO(client.get("/labels.csv").text))}
     assert (rows["apple-2.png"]["label"], rows["apple-2.png"]["origin"]) == ("Äpfel", "person")
@@ -307,16 +309,70 @@ def test_other_formats(client):
     state = client.post("/api/decide", json={"items": [2], "label": "Äpfel"}, headers=HEADERS)
     assert state.status_code == 200
     rows = list(csv.DictReader(io.StringIO(client.get("/labels.csv").text)))
-    tasks = json.loads(client.get("/labels.json").content)
+    tasks = json.loads(client.get("/export/label-studio").content)
     found = [task.get("predictions") or task["annotations"] for task in tasks]
     assert [each[0]["result"][0]["value"]["choices"][0] for each in found] == [
         row["label"] for row in rows
     ]
     assert "annotations" in tasks[2]
-    table = parquet.read_table(io.BytesIO(client.get("/labels.parquet").content))
+    table = parquet.read_table(io.BytesIO(client.get("/export/parquet").content))
     assert table["label"].to_pylist() == [row["label"] for row in rows]
     assert client.get("/labels.exe").status_code == 404
-    assert client.get("/api/project").json()["exports"] == ["csv", "json", "parquet"]
+    refused = client.get("/export/exe")
+    assert refused.status_code == 422
+    assert "got 'exe'" in refused.json()["error"]
+
+
+def test_files_that_are_gone_are_not_confirmed_with_others(client, photos):
+    names = client.get("/api/project").json()["names"]
+    (photos / names[20]).unlink()
+    answer = client.post("/api/confirm", json={"shown": {"plum": [20, 21, 22]}}, headers=HEADERS)
+    assert answer.json()["missing"] == [20]
+    marks = client.get("/api/state").json()["marks"]
+    assert marks[20:23] == "033"
+
+
+def test_all_of_a_hundred_thousand_items_can_be_confirmed_at_once(tmp_path):
+    """The page sends them in one request, in the order of the screen."""
+    n = 100_000
+    vectors = np.abs(np.random.default_rng(0).normal(size=(n, 2))).astype(np.float32)
+    features = FeatureSet.from_arrays(vectors, [-1] * n, [])
+    Project.create(tmp_path / "project", features, title="many").close()
+    body = json.dumps({"shown": {"a class": list(range(n))[::-1]}}).encode()
+    assert len(body) > 600_000
+    with visiting(tmp_path / "project") as client:
+        answer = client.post(
+            "/api/confirm", content=body, headers=HEADERS | {"Content-Type": "application/json"}
+        )
+        assert answer.status_code == 200
+        assert answer.json()["marks"] == "3" * n
+
+
+def test_every_format_of_the_command_line_can_be_downloaded(client):
+    offered = {each["name"]: each for each in client.get("/api/exports").json()}
+    assert set(offered) == {*format_names(), "report", "model"}
+    for name, each in offered.items():
+        assert each["here"]
+        assert each["command"].startswith("fewlabels ")
+        answer = client.get(f"/export/{name}")
+        assert answer.status_code == 200, name
+        assert answer.headers["content-disposition"].startswith("attachment")
+        if not answer.headers["content-disposition"].endswith('.zip"'):
+            assert len(answer.content) > 100
+            continue
+        with zipfile.ZipFile(io.BytesIO(answer.content)) as packed:
+            assert packed.testzip() is None
+            if name == "folders":  # the pictures, not links to them
+                pictures = [packed.read(each) for each in packed.namelist()]
+                assert all(Image.open(io.BytesIO(each)).size for each in pictures)
+
+
+def test_where_pictures_are_too_large_for_one_file_the_command_is_shown(client, monkeypatch):
+    monkeypatch.setattr(downloads, "MOST_BYTES", 100)
+    here = {each["name"]: each["here"] for each in client.get("/api/exports").json()}
+    assert here["csv"]
+    assert here["report"]
+    assert not here["hf"]
 
 
 def test_answers_are_compressed_for_who_can_read_that(client):

@@ -68,7 +68,7 @@ def test_confirm_takes_what_the_person_saw(session):
     seen = [
         "c0" if label else "c1" for label in session.state.answer.labels[[70, 100]]
     ]  # the model thinks otherwise by now
-    state = session.confirm([70, 100], seen)
+    state, _ = session.confirm([70, 100], seen)
     assert [state.given[name].label for name in ("item-070", "item-100")] == seen
     with pytest.raises(InputError, match="one for each of the 2 items, got 1"):
         session.confirm([1, 2], ["c0"])
@@ -77,12 +77,12 @@ def test_confirm_takes_what_the_person_saw(session):
 def test_confirm_leaves_what_somebody_else_decided_meanwhile(session):
     session.decide([70], "c1")  # in another window
     session.decide([71], None, mark="none")
-    state = session.confirm([70, 71, 72], ["c0", "c0", "c0"])  # as a stale page shows them
+    state, _ = session.confirm([70, 71, 72], ["c0", "c0", "c0"])  # as a stale page shows them
     assert (state.given["item-070"].label, state.given["item-070"].origin) == ("c1", "person")
     assert "item-071" not in state.given
     assert state.marks == {"item-071": "none"}
     assert (state.given["item-072"].label, state.given["item-072"].origin) == ("c0", "confirmed")
-    assert session.confirm([70], ["c0"]) is state  # nothing to record
+    assert session.confirm([70], ["c0"])[0] is state  # nothing to record
 
 
 def test_a_clock_that_is_set_back_changes_no_order(make_project, monkeypatch):
@@ -152,7 +152,7 @@ def test_new_classes_and_removed_labels(session):
 def test_many_confirmed_at_once_are_kept_apart_from_those_looked_at(session):
     seen = [f"c{label}" for label in session.state.answer.labels[[50, 51, 52]]]
     session.confirm([50], seen[:1])
-    state = session.confirm([51, 52], seen[1:])
+    state, _ = session.confirm([51, 52], seen[1:])
     assert [state.given[f"item-{i:03d}"].origin for i in (50, 51, 52)] == [
         "person",
         "confirmed",
@@ -241,7 +241,7 @@ def test_differences_to_a_state_that_the_page_has(session):
         lambda: session.decide([50], "c1"),
         lambda: session.decide([none], None, mark="none"),
         lambda: session.decide([open_row], "a new class"),
-        lambda: session.confirm(range(60, 64), labels),
+        lambda: session.confirm(range(60, 64), labels)[0],
         lambda: session.relabel("c0", "renamed"),
         lambda: session.undo()[0],
         lambda: search(session),

@@ -80,10 +80,14 @@ app.command("export", cls=ExportCommand, short_help="Labels in the layout of oth
 app.command("move", cls=GroupedCommand, short_help="Move photographs into class folders.")(
     move_command
 )
-app.command("undo", short_help="Move photographs back.")(undo_command)
-app.command("check", short_help="Verify a project, and repair it.")(check_command)
-app.command("extract", short_help="Compute features of images.")(extract_command)
-app.command("doctor")(doctor_command)
+app.command("undo", cls=GroupedCommand, short_help="Move photographs back.")(undo_command)
+app.command("check", cls=GroupedCommand, short_help="Verify a project, and repair it.")(
+    check_command
+)
+app.command("extract", cls=GroupedCommand, short_help="Compute features of images.")(
+    extract_command
+)
+app.command("doctor", cls=GroupedCommand)(doctor_command)
 app.command("evaluate", cls=MethodCommand, short_help="Measure the accuracy of methods.")(
     evaluate_command
 )
@@ -91,9 +95,13 @@ app.command("tune", cls=MethodCommand, short_help="Choose the knobs of a method.
 app.command("leaderboard", cls=MethodCommand, short_help="All methods in one table.")(
     leaderboard_command
 )
-app.command("reproduce", short_help="The paper's tables and figures, and ours.")(reproduce_command)
+app.command(
+    "reproduce", cls=GroupedCommand, short_help="The paper's tables and figures, and ours."
+)(reproduce_command)
 app.add_typer(data_app, name="data")
-app.command("train", short_help="Train a backbone, or a system on episodes.")(train_command)
+app.command("train", cls=GroupedCommand, short_help="Train a backbone, or a system on episodes.")(
+    train_command
+)
 
 
 @app.callback(invoke_without_command=True)

@@ -28,7 +28,7 @@ data_app = typer.Typer(
 )
 
 
-@data_app.command("list", short_help="List the benchmarks.")
+@data_app.command("list", cls=options.GroupedCommand, short_help="List the benchmarks.")
 def list_command() -> None:
     """List the benchmarks: classes and images of each split, sources, and forms on disk."""
     from fewlabels.data import BENCHMARKS
@@ -49,7 +49,7 @@ def list_command() -> None:
             _print_item("" if place else "forms", f"{form.NAME}: {form.WORDS}")
 
 
-@data_app.command("check", short_help="Decode every image, and count.")
+@data_app.command("check", cls=options.GroupedCommand, short_help="Decode every image, and count.")
 def check_command(
     folder: Annotated[
         Path,

@@ -16,7 +16,12 @@ def evaluate_command(
     features: options.FeaturesArgument = None,
     method: options.Methods = None,
     baseline: Annotated[
-        str | None, Option(help="Print paired differences to this method.", metavar="NAME")
+        str | None,
+        Option(
+            help="Print paired differences to this method.",
+            metavar="NAME",
+            rich_help_panel=options.LABELS,
+        ),
     ] = None,
     shots: options.Shots = None,
     ways: options.Ways = 5,
@@ -38,13 +43,24 @@ def evaluate_command(
     output: Annotated[
         Path | None,
         Option(
+            "--output",
+            "-o",
             help="Folder for result.json, accuracies.npz (one accuracy per episode) and, with "
-            "several --queries, a figure of accuracy against imbalance."
+            "several --queries, a figure of accuracy against imbalance.",
+            metavar="FOLDER",
+            rich_help_panel=options.OUTPUTS,
         ),
     ] = None,
     force: options.Force = False,
-    markdown: Annotated[bool, Option("--markdown", help="Print a Markdown table.")] = False,
-    latex: Annotated[bool, Option("--latex", help="Print a LaTeX tabular (booktabs).")] = False,
+    markdown: Annotated[
+        bool, Option("--markdown", help="Print a Markdown table.", rich_help_panel=options.OUTPUTS)
+    ] = False,
+    latex: Annotated[
+        bool,
+        Option(
+            "--latex", help="Print a LaTeX tabular (booktabs).", rich_help_panel=options.OUTPUTS
+        ),
+    ] = False,
     as_json: options.Json = False,
 ) -> None:
     """Accuracy of few-shot methods, mean and 95 % interval, on the same episodes.

@@ -58,9 +58,16 @@ def extract_command(
     split: Annotated[
         str | None, Option(help=f"base, val, novel or all, of --dataset. [{DEFAULT_SPLIT}]")
     ] = None,
-    output: Annotated[Path, Option(help="File of features to write.")] = Path(
-        "features.safetensors"
-    ),
+    output: Annotated[
+        Path,
+        Option(
+            "--output",
+            "-o",
+            help="File of features to write.",
+            metavar="FILE",
+            rich_help_panel=options.OUTPUTS,
+        ),
+    ] = Path("features.safetensors"),
     encoding: Annotated[
         str, Option(help="float32, float16, or root8: 8 bits, for non-negative features.")
     ] = "float32",

@@ -40,7 +40,14 @@ def leaderboard_command(
     engine: options.Engine = "auto",
     device: options.Device = "auto",
     output: Annotated[
-        Path | None, Option(help="Folder for leaderboard.json, .md and .html (with plots).")
+        Path | None,
+        Option(
+            "--output",
+            "-o",
+            help="Folder for leaderboard.json, .md and .html (with plots).",
+            metavar="FOLDER",
+            rich_help_panel=options.OUTPUTS,
+        ),
     ] = None,
     markdown: Annotated[bool, Option("--markdown", help="Print Markdown tables.")] = False,
     as_json: options.Json = False,

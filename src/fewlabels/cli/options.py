@@ -1,5 +1,6 @@
 """The options that commands share, each defined once."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +13,7 @@ from fewlabels.errors import InputError
 
 # Groups of options in the help of `GroupedCommand`.
 LABELS, OUTPUTS, COMPUTING = "Labels and method", "Results", "Computing"
+EPISODES = "Episodes"
 
 FILES = ".safetensors, .npz (features, labels), .npy (with --per-class), .parquet, .pt or .plk"
 
@@ -22,22 +24,50 @@ FeaturesArgument = Annotated[
 PerClass = Annotated[int | None, Option(help="Rows per class, in blocks, of files without labels.")]
 MeanOf = Annotated[Path | None, Option(help="Features whose mean center(mean) subtracts.")]
 
-Shots = Annotated[list[int] | None, Option(help="Labelled rows per class; may be repeated. [1]")]
-Ways = Annotated[int, Option(min=2, help="Classes per episode.")]
+Shots = Annotated[
+    list[int] | None,
+    Option(help="Labelled rows per class; may be repeated. [1]", rich_help_panel=EPISODES),
+]
+Ways = Annotated[int, Option(min=2, help="Classes per episode.", rich_help_panel=EPISODES)]
 QUERIES = "Queries per class, or N,N,..., dirichlet:A:N, present:K:N or present:A-B:N"
-Queries = Annotated[list[str] | None, Option(help=f"{QUERIES}; may be repeated. [15]")]
-Episodes = Annotated[int, Option(help="Episodes per result.")]
-Draws = Annotated[str, Option(help="own, or authors for those of the published script.")]
-Seed = Annotated[int, Option(help="Of the draws.")]
+Queries = Annotated[
+    list[str] | None, Option(help=f"{QUERIES}; may be repeated. [15]", rich_help_panel=EPISODES)
+]
+Episodes = Annotated[int, Option(help="Episodes per result.", rich_help_panel=EPISODES)]
+Draws = Annotated[
+    str,
+    Option(
+        help="own, or authors for those of the published script.",
+        metavar="NAME",
+        rich_help_panel=EPISODES,
+    ),
+]
+Seed = Annotated[int, Option(help="Random seed of the draws.", rich_help_panel=EPISODES)]
 
-Method = Annotated[str, Option(help="A method; the list is below.", metavar="NAME")]
+Method = Annotated[
+    str, Option(help="A method; the list is below.", metavar="NAME", rich_help_panel=LABELS)
+]
 Methods = Annotated[
     list[str] | None,
-    Option("--method", help="A method, see the list below; may be repeated. [map]", metavar="NAME"),
+    Option(
+        "--method",
+        help="A method, see the list below; may be repeated. [map]",
+        metavar="NAME",
+        rich_help_panel=LABELS,
+    ),
 ]
-Beta = Annotated[list[str] | None, Option(help="Short for --set beta=VALUE.")]
-Lam = Annotated[list[str] | None, Option(help="Short for --set lam=VALUE.")]
-Alpha = Annotated[list[str] | None, Option(help="Short for --set alpha=VALUE.")]
+Beta = Annotated[
+    list[str] | None,
+    Option(help="Short for --set beta=VALUE.", metavar="VALUE", rich_help_panel=LABELS),
+]
+Lam = Annotated[
+    list[str] | None,
+    Option(help="Short for --set lam=VALUE.", metavar="VALUE", rich_help_panel=LABELS),
+]
+Alpha = Annotated[
+    list[str] | None,
+    Option(help="Short for --set alpha=VALUE.", metavar="VALUE", rich_help_panel=LABELS),
+]
 Set = Annotated[
     list[str] | None,
     Option(
@@ -47,21 +77,44 @@ Set = Annotated[
         rich_help_panel=LABELS,
     ),
 ]
-Pipeline = Annotated[str | None, Option(help="Another preprocessing, e.g. 'unit | center | unit'.")]
+Pipeline = Annotated[
+    str | None,
+    Option(
+        help="Another preprocessing, e.g. 'unit | center | unit'.",
+        metavar="STEPS",
+        rich_help_panel=LABELS,
+    ),
+]
 Settings = Annotated[
     Path | None,
-    Option(help="Settings that `fewlabels tune` wrote; options given here win over them."),
+    Option(
+        help="Settings that `fewlabels tune` wrote; options given here win over them.",
+        metavar="FILE",
+        rich_help_panel=LABELS,
+    ),
 ]
 
-Engine = Annotated[str, Option(help="auto, torch, numba or triton.")]
+Engine = Annotated[
+    str, Option(help="auto, torch, numba or triton.", metavar="NAME", rich_help_panel=COMPUTING)
+]
 Device = Annotated[
     str, Option(help="auto, cpu, cuda or mps.", metavar="NAME", rich_help_panel=COMPUTING)
 ]
 Dtype = Annotated[
-    str | None, Option(help="float32 or float64, of the torch engine alone. [float32]")
+    str | None,
+    Option(
+        help="float32 or float64, of the torch engine alone. [float32]",
+        metavar="NAME",
+        rich_help_panel=COMPUTING,
+    ),
 ]
 
-Force = Annotated[bool, Option("--force", help="Overwrite results of other features in --output.")]
+Force = Annotated[
+    bool,
+    Option(
+        "--force", help="Overwrite results of other features in --output.", rich_help_panel=OUTPUTS
+    ),
+]
 Json = Annotated[
     bool,
     Option("--json", help="Print one JSON object instead of a table.", rich_help_panel=OUTPUTS),
@@ -119,6 +172,15 @@ def single_knobs(given: Sequence[str] | None) -> dict[str, Any]:
     return {knob: values[0] for knob, values in found.items()}
 
 
+_TYPE = re.compile(r"<(?:list\[)?(\w+)[^>]*>")  # as typer writes the type of a value
+_VALUES = {"int": "N", "float": "NUMBER", "path": "PATH", "Path": "PATH"}
+
+
+def _value_name(found: re.Match[str]) -> str:
+    """What a person calls a value of this type."""
+    return _VALUES.get(found[1], "TEXT")
+
+
 class GroupedCommand(typer.core.TyperCommand):
     """A command whose help shows options in groups, and arguments by name only."""
 
@@ -135,15 +197,16 @@ class GroupedCommand(typer.core.TyperCommand):
             if (record := parameter.get_help_record(ctx)) is None:
                 continue
             group = getattr(parameter, "rich_help_panel", None) or "Options"
+            names, words = record
             if parameter.param_type_name == "argument":
-                group, record = "Arguments", (record[0].partition(" <")[0], record[1])
-            groups.setdefault(group, []).append(record)
+                group, names = "Arguments", names.partition(" <")[0]
+            groups.setdefault(group, []).append((_TYPE.sub(_value_name, names), words))
         for group, records in groups.items():
             with formatter.section(group):
                 formatter.write_dl(records)
 
 
-class MethodCommand(typer.core.TyperCommand):
+class MethodCommand(GroupedCommand):
     """A command whose help ends with the list of methods and their knobs."""
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - click's signature

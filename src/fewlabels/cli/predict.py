@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from typer import Argument
+from typer import Argument, Option
 
 from fewlabels.cli import options
 from fewlabels.cli.console import say
@@ -13,10 +13,17 @@ from fewlabels.cli.label import Abstain
 
 
 def predict_command(
-    model: Annotated[Path, Argument(help="What `fewlabels label --model` wrote.", metavar="MODEL")],
     images: Annotated[
         list[Path],
         Argument(help="Images, folders of images, or a file of features.", metavar="IMAGES"),
+    ],
+    model: Annotated[
+        Path,
+        Option(
+            help="What `fewlabels label --model` wrote.",
+            metavar="FILE",
+            rich_help_panel=options.LABELS,
+        ),
     ],
     abstain: Abstain = 0.0,
     device: options.Device = "auto",
@@ -26,7 +33,7 @@ def predict_command(
 
     fewlabels label photos --labels few.csv --model groceries.safetensors
 
-    fewlabels predict groceries.safetensors new.jpg
+    fewlabels predict new.jpg --model groceries.safetensors
     """
     from fewlabels.labeling.outputs import to_csv
     from fewlabels.labeling.predict import predict_images

@@ -1,5 +1,6 @@
 """`fewlabels reproduce`: the paper's tables and figures, our numbers beside the published."""
 
+import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -38,7 +39,14 @@ def reproduce_command(
     ] = None,
     per_class: options.PerClass = None,
     output: Annotated[
-        Path, Option(help="Folder for JSON, Markdown, LaTeX, pictures and index.html.")
+        Path,
+        Option(
+            "--output",
+            "-o",
+            help="Folder for JSON, Markdown, LaTeX, pictures and index.html.",
+            metavar="FOLDER",
+            rich_help_panel=options.OUTPUTS,
+        ),
     ] = Path("results"),
     readme: Annotated[
         Path | None, Option(help="Write the results table of --output into this file.")
@@ -57,6 +65,7 @@ def reproduce_command(
     plot: Annotated[
         bool | None, Option(help="Draw pictures. [where matplotlib is installed]")
     ] = None,
+    as_json: options.Json = False,
 ) -> None:
     """The paper's tables and figures, our numbers beside the published.
 
@@ -84,7 +93,14 @@ def reproduce_command(
         )
     library = Library(artifacts or ARTIFACTS, parse_given(features or []), per_class=per_class)
     if listing:
-        print_table(list_exhibits(library))
+        table = list_exhibits(library)
+        if as_json:
+            rows = [
+                dict(zip(table.header, row, strict=True)) for each in table.sections for row in each
+            ]
+            typer.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        else:
+            print_table(table)
         return
     if not names and readme is None:
         raise InputError(
@@ -115,7 +131,11 @@ def reproduce_command(
                     f"{done} of {len(waiting)} new cells are kept in {output}; "
                     "the same command continues from there."
                 )
-            for report in publish(exhibits, ledger, drawing=drawing, command=command_line()):
+            reports = publish(exhibits, ledger, drawing=drawing, command=command_line())
+            if as_json:  # what was written
+                texts = [(output / f"{report.name}.json").read_text("utf-8") for report in reports]
+                typer.echo(json.dumps(list(map(json.loads, texts)), indent=2, ensure_ascii=False))
+            for report in () if as_json else reports:
                 print_table(report.table)
                 for note in report.notes:
                     typer.echo(f"  {note}")

@@ -28,7 +28,13 @@ def train_command(
     ],
     output: Annotated[
         Path,
-        Option(help="Folder for checkpoint, log, backbone, features; a training in it is resumed."),
+        Option(
+            "--output",
+            "-o",
+            help="Folder for checkpoint, log, backbone, features; a training in it is resumed.",
+            metavar="FOLDER",
+            rich_help_panel=options.OUTPUTS,
+        ),
     ],
     recipe: Annotated[
         str,

@@ -56,7 +56,14 @@ def tune_command(
     device: options.Device = "auto",
     dtype: options.Dtype = None,
     output: Annotated[
-        Path, Option(help="Folder for settings.toml, tuning.json and the curves.")
+        Path,
+        Option(
+            "--output",
+            "-o",
+            help="Folder for settings.toml, tuning.json and the curves.",
+            metavar="FOLDER",
+            rich_help_panel=options.OUTPUTS,
+        ),
     ] = Path("tuned"),
     force: options.Force = False,
     plot: Annotated[

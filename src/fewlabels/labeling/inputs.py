@@ -107,7 +107,7 @@ def identify(path: Path) -> Named:
     if path.suffix.lower() in SUFFIXES:
         raise InputError(
             f"{path} is one image. Name a folder of images to label, "
-            f"or use `fewlabels predict MODEL {path.name}`."
+            f"or use `fewlabels predict {path.name} --model MODEL`."
         )
     require_file(path, holds="features")
     return Named(path, None, path)

@@ -73,7 +73,7 @@ def label_folder(
         device: auto, cpu, cuda or mps.
         batch_size: Images per batch of the network.
         n_workers: Threads that read images; 0 for none.
-        on_progress: Called while features are computed.
+        on_progress: Called while features and labels are computed.
         command: What the report says that it was made by.
 
     Returns:
@@ -130,9 +130,12 @@ def label_folder(
 
     extraction = Extraction(backbone, device, batch_size, n_workers, FeatureStore(), on_progress)
     inputs = read_inputs(named, labels=labels, extraction=extraction, enough=True, truth=truth)
+    n_items, report_progress = len(inputs.collection), on_progress or (lambda _: None)
+    report_progress(Progress("label", 0, n_items))
     outcome = label_inputs(
         inputs, method=method, settings=settings, abstain=abstain, none_of_these=none_of_these
     )
+    report_progress(Progress("label", n_items, n_items))
 
     if output is not None:
         write_table(output, outcome.rows, outcome.none_of_these)

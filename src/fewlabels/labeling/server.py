@@ -7,7 +7,7 @@ host       the request must name this server's own address; any other name for i
            server that is shared has one address in the local network, and answers to that alone
 token      in the URL of the first visit, then in a cookie to read, and in a header to change; the
            project keeps it, so that an open page goes on after a restart
-bodies     JSON of at most a megabyte: nothing can be uploaded
+bodies     JSON, at most a megabyte and a few bytes per item: nothing can be uploaded
 headers    no other page may embed, script or read anything of this one
 """
 
@@ -15,12 +15,13 @@ import hmac
 import ipaddress
 import json
 import secrets
+import shutil
 import socket
+import tempfile
 from collections.abc import Callable
-from functools import partial
 from http.cookies import CookieError, SimpleCookie
 from importlib import resources
-from importlib.util import find_spec
+from pathlib import Path as FilePath
 from pathlib import PurePath
 from typing import Annotated, Any
 from urllib.parse import parse_qs
@@ -30,20 +31,16 @@ import uvicorn
 from fastapi import Depends, FastAPI, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict
+from starlette.background import BackgroundTask
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware.gzip import GZipMiddleware
-from starlette.responses import PlainTextResponse, RedirectResponse
+from starlette.responses import FileResponse, PlainTextResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fewlabels.errors import FewLabelsError, InputError
 from fewlabels.labeling.connections import PromptProtocol, raise_limit
-from fewlabels.labeling.outputs import (
-    LABEL_STUDIO_PREFIX,
-    LabelRow,
-    to_csv,
-    to_label_studio,
-    to_parquet,
-)
+from fewlabels.labeling.downloads import list_downloads, make_download
+from fewlabels.labeling.outputs import to_csv
 from fewlabels.labeling.project import PORT, THUMBNAILS, TOKEN
 from fewlabels.labeling.session import Session
 from fewlabels.labeling.thumbnails import Thumbnails
@@ -58,17 +55,12 @@ FILES = {  # what the page loads: name and media type
     for file in PAGE.iterdir()
     if (suffix := PurePath(file.name).suffix) in MEDIA_TYPES
 }
-EXPORTS: dict[str, tuple[str, Callable[[list[LabelRow]], str | bytes]]] = {
-    "csv": ("text/csv; charset=utf-8", to_csv),
-    "json": ("application/json", partial(to_label_studio, prefix=LABEL_STUDIO_PREFIX)),
-}
-if find_spec("pyarrow") is not None:
-    EXPORTS["parquet"] = ("application/vnd.apache.parquet", to_parquet)
 TOKEN_MARK = "{{token}}"
 TOKEN_HEADER = "x-fewlabels-token"
 TOKEN_PARAMETER = "token"
 MAP_SIDE = 4000  # places on the map are sent as whole numbers up to this
-LARGEST_BODY = 1 << 20  # bytes; the numbers of 100,000 images
+LARGEST_BODY = 1 << 20  # bytes, and more for many images:
+BYTES_PER_ITEM = 8  # a number of up to seven digits and a comma
 SECURITY_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; img-src 'self'; style-src 'self'; "
     "script-src 'self'; connect-src 'self'; "
@@ -81,7 +73,7 @@ SECURITY_HEADERS = {
 NO_TOKEN = (
     "This page needs the link that `fewlabels serve` printed when it started: open it from there.\n"
 )
-CACHED = "private, max-age=31536000, immutable"  # the URL changes with the collection
+REVALIDATED = "private, no-cache"  # kept, but asked for again: the file may be another by now
 
 Number = Annotated[int, Path(ge=0)]
 Since = Annotated[int | None, Query()]  # the version that the page has
@@ -102,11 +94,10 @@ class Decision(BaseModel):
 
 
 class Confirmed(BaseModel):
-    """Items, by number, and the label that each was shown with."""
+    """Items, by number, under the label that they were shown with."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
-    items: list[int]
-    labels: list[str]
+    shown: dict[str, list[int]]
 
 
 class Items(BaseModel):
@@ -135,7 +126,8 @@ def make_app(session: Session, *, token: str, port: int, host: str = HOST) -> Fa
     """The application; each request runs in a thread, so that none waits for a picture."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(GZipMiddleware, minimum_size=4096, compresslevel=4)  # 3 ms of 30,000 images
-    app.add_middleware(Guard, token=token, port=port, host=host)
+    largest = LARGEST_BODY + BYTES_PER_ITEM * len(session.collection)
+    app.add_middleware(Guard, token=token, port=port, host=host, largest=largest)
     thumbnails = Thumbnails(session.collection, session.project.folder / THUMBNAILS)
 
     own_key = session.collection.key
@@ -178,8 +170,6 @@ def make_app(session: Session, *, token: str, port: int, host: str = HOST) -> Fa
             "names": collection.names,
             "key": own_key,
             "pictures": collection.images is not None,
-            "exports": list(EXPORTS),
-            "folder": str(session.project.folder),
         }
         return _json({**about, "state": session.to_dict(session.state)})
 
@@ -197,8 +187,10 @@ def make_app(session: Session, *, token: str, port: int, host: str = HOST) -> Fa
 
     @app.post("/api/confirm", dependencies=by_number)
     def confirm(confirmed: Confirmed, since: Since = None) -> Response:
-        state = session.confirm(confirmed.items, confirmed.labels)
-        return _json(session.to_dict(state, since))
+        pairs = [(item, label) for label, items in confirmed.shown.items() for item in items]
+        items, labels = [item for item, _ in pairs], [label for _, label in pairs]
+        state, missing = session.confirm(items, labels)
+        return _json({**session.to_dict(state, since), "missing": missing})
 
     @app.post("/api/relabel", dependencies=by_number)
     def relabel(relabeled: Relabeled, since: Since = None) -> Response:
@@ -228,37 +220,50 @@ def make_app(session: Session, *, token: str, port: int, host: str = HOST) -> Fa
         across, down = (MAP_SIDE * session.places()).round().astype(int).T.tolist()
         return _json({"across": across, "down": down, "side": MAP_SIDE})
 
+    def send_picture(
+        request: Request, item: int, media_type: str, make: Callable[[], bytes]
+    ) -> Response:
+        try:
+            headers = {"ETag": f'"{thumbnails.tag(item)}"', "Cache-Control": REVALIDATED}
+            if request.headers.get("if-none-match") == headers["ETag"]:
+                return Response(status_code=304, headers=headers)
+            return Response(make(), media_type=media_type, headers=headers)
+        except FewLabelsError:
+            return Response(status_code=404)
+
     @app.get("/thumbnail/{item}")
     def thumbnail(item: Number, request: Request) -> Response:
-        try:
-            content, tag = thumbnails.get(item)
-        except FewLabelsError:
-            return Response(status_code=404)
-        headers = {"ETag": f'"{tag}"', "Cache-Control": CACHED}
-        if request.headers.get("if-none-match") == headers["ETag"]:
-            return Response(status_code=304, headers=headers)
-        return Response(content, media_type="image/webp", headers=headers)
+        return send_picture(request, item, "image/webp", lambda: thumbnails.get(item))
 
     @app.get("/picture/{item}")
-    def picture(item: Number, full: Annotated[bool, Query()] = False) -> Response:
-        try:
-            return Response(
-                thumbnails.preview(item, full=full),
-                media_type="image/jpeg",
-                headers={"Cache-Control": "private, max-age=3600"},
-            )
-        except FewLabelsError:
-            return Response(status_code=404)
-
-    @app.get("/labels.{form}")
-    def labels(form: str, abstain: Annotated[float, Query()] = 0.0) -> Response:
-        if form not in EXPORTS:
-            return Response(status_code=404)
-        media_type, write = EXPORTS[form]
-        headers = {"Content-Disposition": f'attachment; filename="labels.{form}"'}
-        return Response(
-            write(session.rows(abstain=abstain)), media_type=media_type, headers=headers
+    def picture(item: Number, request: Request, full: Annotated[bool, Query()] = False) -> Response:
+        return send_picture(
+            request, item, "image/jpeg", lambda: thumbnails.preview(item, full=full)
         )
+
+    @app.get("/labels.csv")
+    def labels(abstain: Annotated[float, Query()] = 0.0) -> Response:
+        return Response(
+            to_csv(session.rows(abstain=abstain)),
+            media_type="text/csv; charset=utf-8",
+            headers={"Content-Disposition": 'attachment; filename="labels.csv"'},
+        )
+
+    @app.get("/api/exports")
+    def exports() -> Response:
+        return _json(list_downloads(session))
+
+    @app.get("/export/{name}")
+    def export(name: str) -> Response:
+        folder = FilePath(tempfile.mkdtemp(prefix="fewlabels-"))
+        try:
+            file = make_download(session, name, folder)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        done = BackgroundTask(shutil.rmtree, folder, ignore_errors=True)
+        headers = {"Content-Encoding": "identity"}  # a zip file is compressed already
+        return FileResponse(file, filename=file.name, headers=headers, background=done)
 
     return app
 
@@ -275,9 +280,12 @@ def _json(content: Any, *, status: int = 200) -> Response:
 class Guard:
     """ASGI middleware that refuses requests from elsewhere (see the top of this file)."""
 
-    def __init__(self, app: ASGIApp, *, token: str, port: int, host: str) -> None:
+    def __init__(
+        self, app: ASGIApp, *, token: str, port: int, host: str, largest: int = LARGEST_BODY
+    ) -> None:
         self.app = app
         self.token = token
+        self.largest = largest
         self.hosts = {f"{name}:{port}" for name in (OWN_NAMES if host == HOST else (host,))}
         self.cookie = f"fewlabels-{port}"  # browsers share cookies between ports
 
@@ -318,9 +326,9 @@ class Guard:
         if headers.get("content-type", "").partition(";")[0].strip() != "application/json":
             return PlainTextResponse("Only JSON is accepted; nothing can be uploaded here.\n", 415)
         length = headers.get("content-length", "")
-        if not length.isdigit() or int(length) > LARGEST_BODY:  # unknown lengths are refused too
+        if not length.isdigit() or int(length) > self.largest:  # unknown lengths are refused too
             return PlainTextResponse(
-                f"A request must give its length, at most {LARGEST_BODY:,} bytes.\n", 413
+                f"A request must give its length, at most {self.largest:,} bytes.\n", 413
             )
         return None
 

@@ -85,6 +85,7 @@ class Session:
             on_progress: Called before and after each of the two steps that take seconds.
         """
         self.project = project
+        self.method, self.settings = method, settings
         self.collection = project.load() if collection is None else collection
         dataset = self.collection.provenance.get("dataset")
         n, report = len(self.collection), on_progress or (lambda _: None)
@@ -137,19 +138,26 @@ class Session:
         label = None if label is None else _check_label(label)
         return self._record(dict.fromkeys(self._names_of(rows), label), mark=mark)
 
-    def confirm(self, rows: Sequence[int], labels: Sequence[str]) -> State:
+    def confirm(self, rows: Sequence[int], labels: Sequence[str]) -> tuple[State, list[int]]:
         """Make labels of the model the person's own: those that the person saw on the page.
 
         Of several at once nobody knows whether the person looked at each: they are kept as
         "confirmed". What somebody else has decided meanwhile stays: it is not what was seen.
+        Of several, those whose file is gone are left out: nobody can have seen them.
+
+        Returns:
+            The new state, and the rows whose file is gone.
         """
         if len(labels) != len(rows):
             raise InputError(
                 f"labels must be one for each of the {len(rows)} items, got {len(labels)}."
             )
         checked = dict(zip(self._names_of(rows), map(_check_label, labels), strict=True))
+        missing = [row for row in rows if self._is_gone(row)] if len(rows) > 1 else []
+        for row in missing:
+            checked.pop(self.collection.names[row], None)
         origin = PERSON if len(rows) == 1 else CONFIRMED
-        return self._record(checked, origin=origin, keep_decided=True)
+        return self._record(checked, origin=origin, keep_decided=True), missing
 
     def relabel(self, old: str, new: str | None) -> State:
         """Rename a class; a name that exists joins the two, None removes the class's labels."""
@@ -192,6 +200,13 @@ class Session:
             names, state.active, state.answer, state.given, abstain=abstain, marks=marks
         )
 
+    def keep_answer(self) -> None:
+        """Write the model's labels to the journal now, if the thorough answer is still awaited."""
+        if not self._state.settled:
+            state = self._solve(self._state)
+            with self._lock:
+                self._keep(state)
+
     def describe(self, rows: Sequence[int]) -> dict[str, Any]:
         """The most probable classes of some items together; the history if it is one item."""
         names = self._names_of(rows)
@@ -226,6 +241,12 @@ class Session:
             if self._places is None:
                 self._places = place(self.vectors)
         return self._places
+
+    def _is_gone(self, row: int) -> bool:
+        """Whether the item is a file that is not there any more."""
+        images = self.collection.images
+        path = None if images is None else images.path(row)
+        return path is not None and not path.is_file()
 
     def _names_of(self, rows: Sequence[int]) -> list[str]:
         if outside := [row for row in rows if not 0 <= row < len(self.collection)]:

@@ -10,6 +10,7 @@ from PIL import Image, ImageOps
 from fewlabels.data.decoding import decode
 from fewlabels.errors import InputError
 from fewlabels.io.files import read_checked, write_checked
+from fewlabels.io.stamps import Stamp, short_hash
 from fewlabels.labeling.collection import Collection
 
 SIDE = 224  # pixels of the shorter side: 112 on a screen with two pixels per point
@@ -28,19 +29,26 @@ class Thumbnails:
         self.folder = folder
         self._making = threading.Semaphore(AT_ONCE)
 
-    def get(self, row: int) -> tuple[bytes, str]:
-        """The whole picture, small, as WebP, and its tag, which changes with the content."""
+    def tag(self, row: int) -> str:
+        """What changes with the file, without reading it."""
+        try:
+            return short_hash(str(Stamp.of(self._require(row))).encode(), str(SIDE).encode())
+        except OSError as error:
+            raise InputError(f"item {row} has no picture ({error.strerror}).") from error
+
+    def get(self, row: int) -> bytes:
+        """The whole picture, small, as WebP."""
         self._require(row)
         assert self.collection.images is not None
-        tag = f"{self.collection.images.digest(row)}-{SIDE}-whole"
-        path = self.folder / tag[:2] / tag  # the digest comes first in the file: no picture file
+        name = f"{self.collection.images.digest(row)}-{SIDE}-whole"
+        path = self.folder / name[:2] / name  # the digest comes first in the file: no picture file
         if (known := read_checked(path)) is not None:
-            return known, tag
+            return known
         with self._making:
             content = make_thumbnail(self._read(row, SIDE))
         with suppress(InputError):  # on a full disk it is made again next time
             write_checked(path, content)
-        return content, tag
+        return content
 
     def preview(self, row: int, *, full: bool = False) -> bytes:
         """The whole picture as JPEG, at its full size or larger than the thumbnail."""

@@ -74,7 +74,8 @@ export const about = (items) => post(`/api/about?key=${key}`, { items });
 export const places = () => ask("/api/map");
 export const similar = (item) => ask(`/api/similar/${item}?key=${key}`);
 export const decide = (items, label, mark = null) => change("/api/decide", { items, label, mark });
-export const confirm = (items, labels) => change("/api/confirm", { items, labels });
+export const confirm = (shown) => change("/api/confirm", { shown }); // items by label
+export const exports = () => ask("/api/exports");
 export const relabel = (old, name) => change("/api/relabel", { old, new: name });
 export const undo = (batch) => change("/api/undo", { batch });
 export const redo = (batch) => change("/api/redo", { batch });

@@ -5,7 +5,7 @@ import "./drag.js";
 import { confirm, confirmSection, labelAs, redo, relabel, removeLabels, setMark, setState, trouble, undo, watch } from "./decisions.js";
 import { candidates, currentSection, focus, grid, inspect, isLarge, namesNew, relayout, resize } from "./display.js";
 import { fitMap, openMap, setLasso, stepOnMap, zoomMap } from "./map.js";
-import { $, Palette, isMeant, toast } from "./panels.js";
+import { $, Palette, isMeant, showFormats, toast } from "./panels.js";
 import { acting, className, count, largePicture, mine, outliers, page, views } from "./shared.js";
 
 const ABOVE = 7; // pixels above the first row of a section after a jump to it
@@ -49,6 +49,7 @@ function sortOtherwise() {
 }
 
 function clear() {
+  if ($("show-classes").ariaExpanded === "true") return showClassList(false);
   if (isLarge()) enlarge(false);
   else if (page.selected.size) page.selected.clear();
   else if (page.lasso) return setLasso(null);
@@ -65,6 +66,13 @@ function goToClass(way) {
   }
   const target = page.layout.sections.find((each) => each.way === way);
   if (target) goTo(target);
+}
+
+// On a small screen the list of classes is behind a button.
+function showClassList(on) {
+  $("show-classes").ariaExpanded = on;
+  document.body.classList.toggle("with-classes", on);
+  if (on) $("classes").querySelector("[aria-current]")?.scrollIntoView({ block: "center" });
 }
 
 // Scrolled past the section's own heading, which repeats the bar's.
@@ -322,8 +330,12 @@ $("classes").addEventListener("contextmenu", (event) => {
 });
 onClick("classes", (event) => {
   const button = event.target.closest("button");
-  if (button) goToClass(Number(button.dataset.way));
+  if (!button) return;
+  showClassList(false);
+  goToClass(Number(button.dataset.way));
 });
+$("show-classes").addEventListener("click", () => showClassList($("show-classes").ariaExpanded !== "true"));
+document.addEventListener("pointerdown", ({ target }) => target.closest("#classes, #show-classes, dialog") || showClassList(false));
 onClick("candidates", once((event) => {
   const button = event.target.closest("button");
   if (button) labelAs(button.dataset.label);
@@ -373,6 +385,7 @@ for (const answer of ["yes", "no"]) $(`ask-${answer}`).addEventListener("click",
 $("ask").addEventListener("keydown", (event) => event.key === "y" && !event.repeat && $("ask").close("yes"));
 $("letters").checked = lettersOn();
 $("letters").addEventListener("change", (event) => localStorage.setItem(LETTERS, event.target.checked ? "on" : "off"));
+$("exports").addEventListener("toggle", async () => $("exports").open && showFormats(await api.exports()));
 document.addEventListener("click", (event) => $("exports").contains(event.target) && !event.target.closest("a") || ($("exports").open = false));
 new ResizeObserver(() => page.layout && relayout()).observe($("grid"));
 
@@ -384,8 +397,6 @@ try {
   document.title = `${page.project.title} · fewlabels`;
   $("title").textContent = page.project.title;
   $("title").title = page.project.title;
-  for (const link of $("exports").querySelectorAll("a")) link.hidden = !page.project.exports.some((form) => link.download.endsWith(form));
-  $("more-exports").textContent = `fewlabels label ${page.project.folder} --copy-to sorted --report report.html`;
   if (page.state.classes.length < 2) page.view = "begin";
   relayout();
   focus(page.layout.order[0]);

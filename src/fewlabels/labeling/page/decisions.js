@@ -36,7 +36,12 @@ function change(items, send, words, apply, next = follower(items)) {
   page.focused = page.anchor = next;
   relayout({ keep: offset });
   focus(page.focused);
-  submit(send, (answer) => toast(words + (answer.changed.length ? ` · ${number(answer.changed.length)} ${answer.changed.length === 1 ? "other" : "others"} changed` : "")));
+  submit(send, ({ changed, missing = [] }) => {
+    const others = changed.length ? ` · ${number(changed.length)} ${changed.length === 1 ? "other" : "others"} changed` : "";
+    const gone = missing.length ? ` · left out, as the file is missing: ${number(missing.length)}` : "";
+    for (const item of missing) page.missing.add(item);
+    toast(words + others + gone);
+  });
 }
 
 const times = (n, words) => (n === 1 ? words : `${number(n)} × ${words}`);
@@ -58,11 +63,12 @@ export function labelAs(label, items = acting()) {
 
 export function confirm(items, next) {
   const { state } = page;
-  const open = inOrder(items.filter((item) => state.labels[item] >= 0 && mark(item) !== "1"));
+  const seen = (item) => items.length === 1 || !page.missing.has(item);
+  const open = inOrder(items.filter((item) => state.labels[item] >= 0 && mark(item) !== "1" && seen(item)));
   if (!open.length) return;
   // Each with the label that is on the screen: the model may have another when the request arrives.
-  const labels = open.map(className);
-  change(open, () => api.confirm(open, labels), open.length === 1 ? `${className(open[0])} ✓` : `${number(open.length)} confirmed`, (item) => {
+  const shown = Map.groupBy(open, className);
+  change(open, () => api.confirm(Object.fromEntries(shown)), open.length === 1 ? `${className(open[0])} ✓` : `${number(open.length)} confirmed`, (item) => {
     state.confidence[item] = 1000;
     state.marks[item] = open.length === 1 ? "1" : "3";
   }, next);

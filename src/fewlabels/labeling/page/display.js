@@ -7,7 +7,7 @@ import { Layout } from "./layout.js";
 import { drawMap, revealOnMap } from "./map.js";
 import { $, color, percent, showCandidates, showClasses, showHistory, showOutliers, showPicture, showProgress } from "./panels.js";
 import { byName, matches, sections } from "./sections.js";
-import { acting, beginning, className, doubtful, largePicture, mark, mine, none, number, outliers, page, picture, skipped } from "./shared.js";
+import { acting, beginning, className, doubtful, largePicture, mark, mine, none, number, outliers, page, percentWrong, picture, skipped } from "./shared.js";
 
 const SIZES = [72, 88, 112, 144, 192];
 const DETAILS = 90; // milliseconds without a move before the candidates of an image are requested
@@ -96,7 +96,7 @@ function emptyWords() {
   if (page.view === "begin") return "Every suggested image has a name.";
   const open = page.project.names.filter((_, item) => !mine(item)).length;
   if (!open) return "Every image has your label.";
-  const wrong = page.state.estimate && Math.round(100 * (1 - page.state.estimate.accuracy));
+  const wrong = percentWrong();
   if (!wrong) return "Nothing is doubtful. Look through the classes, or download the CSV.";
   return `Nothing is doubtful. But about ${wrong} % of the ${number(open)} sure ones may be wrong: look through the classes.`;
 }

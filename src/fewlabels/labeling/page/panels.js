@@ -24,9 +24,11 @@ export function swatch(way) {
 
 export const percent = (permille) => `${Math.floor(permille / 10)} %`;
 
+const nClasses = (n) => (n === 1 ? "1 class" : `${number(n)} classes`);
+
 // What a batch of decisions was, as in "30 × Cabbage confirmed".
 export function batchWords({ n_items, labels, origin, mark }) {
-  const label = labels.length > 1 ? count(labels.length, "class").replace("classs", "classes") : labels[0];
+  const label = labels.length > 1 ? nClasses(labels.length) : labels[0];
   const words = { none: "none of these", skip: "skipped" }[mark] ?? label ?? "label removed";
   return (n_items > 1 ? `${number(n_items)} × ` : "") + words + (origin === "confirmed" ? " confirmed" : "");
 }
@@ -59,6 +61,7 @@ export function showProgress(tally, { estimate, advice, undo, redo }, amongOutli
 // Rows are updated in place, so that the keyboard focus and the scroll position stay.
 export function showClasses(order, counts, current) {
   const list = $("classes");
+  $("n-classes").textContent = nClasses(order.length);
   while (list.children.length > order.length) list.lastChild.remove();
   order.forEach((way, i) => {
     if (!list.children[i]) {
@@ -144,6 +147,20 @@ export function showHistory(history) {
     return element("li", undone ? "undone" : "", `${what} · ${words[origin]} · ${when}`);
   });
   $("history").replaceChildren(...rows);
+}
+
+// What can be downloaded besides the CSV file; where the server does not make it, the command that does.
+export function showFormats(formats) {
+  const rows = formats.map(({ name, words, here, command }) => {
+    const row = element("li");
+    const line = element(here ? "a" : "p");
+    line.append(element("b", "", name), ` ${words}`);
+    row.append(line);
+    if (here) Object.assign(line, { href: `/export/${name}`, download: "" });
+    else line.append(element("code", "", command));
+    return row;
+  });
+  $("formats").replaceChildren(...rows);
 }
 
 // A question with two answers; true for yes. The safe answer has the focus.

@@ -1,7 +1,7 @@
 // Which images are shown together, in which order.
 
 import { color } from "./panels.js";
-import { className, count, doubtful, mark, mine, none, number, outliers, page, skipped } from "./shared.js";
+import { className, count, doubtful, mark, mine, none, number, outliers, page, percentWrong, skipped } from "./shared.js";
 
 export function matches(item) {
   if (!page.filter) return true;
@@ -40,8 +40,10 @@ function toCheck(items) {
   const first = new Set(suggested);
   const rest = items.filter((item) => !first.has(item) && open(item) && (doubtful(item) || page.state.labels[item] < 0)).sort(inOrder);
   const guessed = page.state.classes.length > 1; // or there is nothing to doubt
+  const wrong = !suggested.some(doubtful) && percentWrong();
+  const why = !guessed ? "different from each other" : wrong ? `nothing is doubtful, but about ${wrong} % of the sure labels may be wrong` : "uncertain, and different from each other";
   return [
-    section("suggested", "Label these first", suggested, { captions: true, note: guessed ? "uncertain, and different from each other" : "different from each other" }),
+    section("suggested", "Label these first", suggested, { captions: true, note: why }),
     section("doubtful", guessed ? "Doubtful" : "Not labelled yet", rest, { captions: true, note: guessed ? (page.byName ? "by name" : "least certain first") : undefined }),
   ];
 }

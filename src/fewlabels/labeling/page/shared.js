@@ -36,6 +36,8 @@ export const beginning = () => !page.state.estimate;
 // Without an estimate of accuracy nothing is called sure.
 export const doubtful = (item) =>
   !mine(item) && page.state.labels[item] >= 0 && (beginning() || page.state.confidence[item] < page.state.doubtful_below);
+// Of the labels that nobody gave, how many per cent are wrong by the estimate; 0 without one.
+export const percentWrong = () => Math.round(100 * (1 - (page.state.estimate?.accuracy ?? 1)));
 // Images that probably belong to no class, the most probable first.
 export const outliers = () => [...page.state.outliers.keys()].filter((item) => !mine(item) && !skipped(item));
 export const className = (item) => (page.state.labels[item] < 0 ? "" : page.state.classes[page.state.labels[item]]);

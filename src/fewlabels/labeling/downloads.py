@@ -1,0 +1,74 @@
+"""What the page offers to download: every format of `fewlabels export`, the report and the model.
+
+A format that copies pictures becomes one zip file. Where the pictures are too many for that, the
+page shows the command that writes them to a folder.
+"""
+
+import shlex
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from fewlabels.errors import unknown_choice
+from fewlabels.labeling.exports import export_labels, find_format, format_names
+from fewlabels.labeling.label import label_folder
+from fewlabels.labeling.session import Session
+
+REPORT, MODEL = "report", "model"
+OTHERS = {  # besides the formats: file, and what it is
+    REPORT: ("report.html", "a report to read and to send"),
+    MODEL: ("model.safetensors", "a model for `fewlabels predict`"),
+}
+MOST_BYTES = 1 << 29  # of pictures in a zip file
+
+
+def list_downloads(session: Session) -> list[dict[str, Any]]:
+    """Name, words and command of each, and whether the server makes it ("here")."""
+    project, small = str(session.project.folder), session.collection.images is None
+    if not small:
+        small = _bytes_of_pictures(session) <= MOST_BYTES
+    found = []
+    for name in format_names():
+        form = find_format(name)
+        command = ["fewlabels", "export", project, "--to", name, "--output", f"labels-{name}"]
+        here = small or not form.needs_pictures
+        found.append(
+            {"name": name, "words": form.words, "here": here, "command": shlex.join(command)}
+        )
+    for name, (file, words) in OTHERS.items():
+        command = ["fewlabels", "label", project, f"--{name}", file]
+        found.append({"name": name, "words": words, "here": True, "command": shlex.join(command)})
+    return found
+
+
+def _bytes_of_pictures(session: Session) -> int:
+    total = 0
+    for row in range(len(session.collection)):
+        path = session.collection.path(row)
+        if path is not None and path.is_file():
+            total += path.stat().st_size
+    return total
+
+
+def make_download(session: Session, name: str, folder: Path) -> Path:
+    """Write a download below an empty folder; returns the file, a zip file if there are several."""
+    session.keep_answer()
+    project = session.project.folder
+    if name in OTHERS:
+        file = folder / OTHERS[name][0]
+        command = shlex.join(["fewlabels", "label", str(project), f"--{name}", file.name])
+        how: dict[str, Any] = {name: file, "command": command}
+        label_folder(project, method=session.method, settings=session.settings, **how)
+        return file
+    if name not in format_names():
+        raise unknown_choice("name", name, [*format_names(), *OTHERS])
+    written = export_labels(project, to=name, output=folder / "out", link=True).output
+    files = sorted(path for path in written.rglob("*") if path.is_file())
+    if len(files) == 1:
+        return files[0]
+    packed = folder / f"labels-{name}.zip"
+    # Pictures are compressed already.
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED, strict_timestamps=False) as archive:
+        for path in files:
+            archive.write(path, path.relative_to(written).as_posix())
+    return packed
