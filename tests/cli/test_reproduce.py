@@ -6,6 +6,8 @@ import re
 import numpy as np
 import pytest
 
+from fewlabels.paper.ledger import read_cells, write_cells
+
 
 @pytest.fixture
 def novel(tmp_path):
@@ -88,11 +90,11 @@ def test_stored_cells_make_new_pages_without_measuring(here, novel, tmp_path):
     words = ["reproduce", "table2", *novel, "--episodes", 5, "--output", tmp_path / "out"]
     assert here(*words, "--no-plot").code == 0
     path = tmp_path / "out" / "cells.json"
-    cells = json.loads(path.read_text())
+    cells = read_cells(path)
     other = {f"{number:016x}": cell for number, cell in enumerate(cells.values())}  # other code
-    path.write_text(json.dumps(other))
+    write_cells(path, other)
     assert here(*words, "--no-plot", "--stored").code == 0
-    assert json.loads(path.read_text()) == other
+    assert read_cells(path) == other
     rows = json.loads((tmp_path / "out" / "table2.json").read_text())["data"]["rows"]
     assert sum(bool(row["ours"] and row["ours"]["1"]) for row in rows) == 2
 

@@ -21,6 +21,7 @@ from fewlabels.fitting import Fitted, fit
 from fewlabels.labeling.check import check_project
 from fewlabels.labeling.project import Project
 from fewlabels.labeling.thumbnails import Thumbnails
+from fewlabels.paper.ledger import read_cells, write_cells
 from fewlabels.training.state import read_state, write_state
 
 ROWS = np.random.default_rng(0).gamma(1.0, size=(30, 4)).astype(np.float32)
@@ -123,6 +124,12 @@ def test_state_of_a_training(drill, tmp_path):
         return state["learner"]["weight"].tolist(), state["recipe"], state["images"]
 
     rehearse(drill, "state of a training", 60, path, read)
+
+
+def test_cells_of_reproduce(drill, tmp_path):
+    path = tmp_path / "cells.json"
+    write_cells(path, {f"{i:016x}": {"accuracy": 80 + i / 7, "method": "map"} for i in range(9)})
+    rehearse(drill, "cells of reproduce", 60, path, lambda: read_cells(path))
 
 
 def test_store(drill, tmp_path):

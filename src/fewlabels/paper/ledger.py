@@ -21,7 +21,7 @@ from fewlabels.io.stamps import short_hash
 from fewlabels.methods import ConfiguredMethod
 from fewlabels.paper.library import FeatureSource, Library
 
-CELLS = "cells.json"
+CELLS, DIGEST = "cells.json", "digest"
 AT_ONCE = 10  # methods that share their draws; an interruption loses at most these, ten seconds
 VARIANTS = {  # name: (method, its pipeline where it is not the method's own)
     "ncm-raw": ("ncm-raw", None),
@@ -87,7 +87,7 @@ class Ledger:
     code: str = field(init=False)  # digest of the code that measures
 
     def __post_init__(self) -> None:
-        self.cells = _read_cells(self.folder / CELLS)
+        self.cells = read_cells(self.folder / CELLS)
         self.code = digest_code()
         if self.stored:
             self.cells = {self._key_of(cell): cell for cell in self.cells.values()}
@@ -130,7 +130,7 @@ class Ledger:
             kept = {key: cell for key, cell in self.cells.items() if self._key_of(cell) not in keys}
             found = ({**result.to_dict(), "machine": machine()} for result in results)
             self.cells = kept | dict(zip(keys, found, strict=True))
-            write_file(self.folder / CELLS, to_json(self.cells))
+            write_cells(self.folder / CELLS, self.cells)
 
     def _evaluate(self, group: Sequence[Experiment]) -> list[EvaluationResult]:
         first = group[0]
@@ -182,7 +182,18 @@ def machine() -> str:
     return f"{processor}, {os.cpu_count()} cores"
 
 
-def _read_cells(path: Path) -> dict[str, Measurement]:
+def write_cells(path: Path, cells: Mapping[str, Measurement]) -> None:
+    """Write cells by their keys, each with its digest."""
+    write_file(
+        path, to_json({key: {**cell, DIGEST: _digest(key, cell)} for key, cell in cells.items()})
+    )
+
+
+def read_cells(path: Path) -> dict[str, Measurement]:
+    """Cells by their keys; a cell that is not as it was written is refused.
+
+    A file of a version that wrote no digests is not checked.
+    """
     if not path.exists():
         return {}
     try:
@@ -191,8 +202,16 @@ def _read_cells(path: Path) -> dict[str, Measurement]:
             isinstance(cell, dict) and "accuracy" in cell for cell in cells.values()
         ):
             raise ValueError("no cells")
+        checked = any(DIGEST in cell for cell in cells.values())
+        for key, cell in cells.items():
+            if checked and cell.pop(DIGEST, None) != _digest(key, cell):
+                raise ValueError(f"cell '{key}' is damaged")
     except (OSError, ValueError) as error:
         raise FileFormatError(
             f"{path} cannot be read as measured cells ({error}). Delete it to measure again."
         ) from error
     return cells
+
+
+def _digest(key: str, cell: Measurement) -> str:
+    return short_hash(json.dumps([key, cell], sort_keys=True).encode())
