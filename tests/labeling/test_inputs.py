@@ -37,6 +37,23 @@ def test_sub_folders_are_labels(photos, extraction):
     assert len(label_inputs(source).rows) == 24
 
 
+def test_nested_folders_cameras_and_thumbnails(photos, tmp_path, extraction):
+    for name in ("apple", "leek"):
+        for i in range(2):
+            for folder in (f"Food/{name}/100CANON", f"Food/{name}/@eaDir/{i}.png", "DCIM/100MEDIA"):
+                target = photos / folder / f"{name}-{i}.png"
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(photos / f"{name}-{i}.png", target)
+    source = read_inputs(photos, extraction=extraction, truth="folders", class_from="2")
+    assert sorted(source.labels.values()) == ["apple", "apple", "leek", "leek"]
+    assert source.truth == source.labels
+    assert len(source.collection) == 24 + 8  # without those of @eaDir
+    assert read_inputs(photos, extraction=extraction).labels == source.labels
+    assert any("deepest" in each for each in read_inputs(photos, extraction=extraction).remarks)
+    whole = read_inputs(photos, labels=photos, extraction=extraction, class_from="path")
+    assert set(whole.labels.values()) == {"Food/apple", "Food/leek"}
+
+
 def test_a_folder_of_labelled_images_elsewhere(photos, tmp_path, extraction):
     for name in ("apple", "leek", "plum"):
         (tmp_path / "shown" / name).mkdir(parents=True)
@@ -126,7 +143,7 @@ class Forbidden(Extraction):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("path,label\nnowhere.png,leek\n", "line 2: nowhere.png"),
+        ("path,label\nnowhere.png,leek\n", "none of its 1 path .* line 2: nowhere.png"),
         ("path,label\napple-0.png,apple\n", "at least two classes"),
         ("path,label\n", "no labels to learn from"),
     ],
@@ -214,19 +231,21 @@ def test_suggestions_without_a_label(photos, extraction):
 def test_a_truth_is_read_before_any_image_and_may_name_broken_ones(
     photos, few, tmp_path, extraction
 ):
-    (tmp_path / "truth.csv").write_text("path,label\napple-5.png,apple\nnowhere.png,leek\n")
-    with pytest.raises(InputError, match=r"truth\.csv.*1 path not found"):
+    (tmp_path / "truth.csv").write_text("path,label\nelsewhere.png,apple\nnowhere.png,leek\n")
+    with pytest.raises(InputError, match=r"truth\.csv.*none of its 2 paths"):
         read_inputs(photos, labels=few, extraction=Forbidden(), truth=str(tmp_path / "truth.csv"))
     for name in ("empty.png", "broken.png"):
         (photos / name).write_bytes(b"" if name == "empty.png" else b"nothing")
     (tmp_path / "truth.csv").write_text(
         "path,label\nempty.png,leek\nbroken.png,leek\nplum-5.png,plum\nplum-5.png,plum\n"
+        "elsewhere.png,plum\n"
     )
     source = read_inputs(
         photos, labels=few, extraction=extraction, truth=str(tmp_path / "truth.csv")
     )
     assert source.truth == {"plum-5.png": "plum"}
     assert any("given twice" in remark for remark in source.remarks)
+    assert any("1 path not found, left out: line 6" in remark for remark in source.remarks)
     assert read_inputs(photos, labels=few, extraction=extraction).truth is None
     source.begin_project(tmp_path / "p").close()
     assert read_inputs(tmp_path / "p", truth=str(tmp_path / "truth.csv")).truth == source.truth

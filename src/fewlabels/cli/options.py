@@ -82,6 +82,14 @@ PhotosNow = Annotated[
         help="Where the images of the project are now.", metavar="FOLDER", rich_help_panel=LABELS
     ),
 ]
+ClassFrom = Annotated[
+    str,
+    Option(
+        help="Which sub-folder names the class: deepest, path (all of them), or a level: 1, 2, ...",
+        metavar="deepest|path|N",
+        rich_help_panel=LABELS,
+    ),
+]
 LABEL_STUDIO_PREFIX = "/data/local-files/?d="
 LabelStudioPrefix = Annotated[
     str,

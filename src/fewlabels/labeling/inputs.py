@@ -21,14 +21,18 @@ from fewlabels.labeling.collection import (
 )
 from fewlabels.labeling.journal import IMPORT, GivenLabel
 from fewlabels.labeling.labels_file import (
+    DEEPEST,
     FOLDERS,
     LabelsRead,
+    check_class_from,
     check_enough,
     read_folder_names,
     read_labels,
     read_truth,
+    remark_folders,
     remark_lost,
 )
+from fewlabels.labeling.moved import add_digests
 from fewlabels.labeling.project import FEATURES, Project, is_project, stamps_of
 
 ELSEWHERE = "labels:"  # before the names of labelled images that are in another folder
@@ -120,6 +124,7 @@ def read_inputs(
     extraction: Extraction = Extraction(),  # noqa: B008 - it is frozen
     enough: bool = False,
     truth: str | None = None,
+    class_from: str = DEEPEST,
 ) -> Inputs:
     """Items, features and labels of a folder of images, a file of features or a project.
 
@@ -130,35 +135,48 @@ def read_inputs(
         extraction: How images become features.
         enough: Refuse labels of fewer than two classes, before any image is read.
         truth: As in `read_truth`; read before any image is.
+        class_from: Which sub-folder names the class, as in `read_folder_names`.
     """
+    check_class_from(class_from)
     named = path if isinstance(path, Named) else identify(path)
     named.check_backbone(extraction.backbone)
     if named.is_project:
-        return _read_project(named.path, labels, truth)
+        return _read_project(named.path, labels, truth, class_from)
     if named.root is not None:
-        return _read_folder(named.root, labels, extraction, enough=enough, truth=truth)
+        return _read_folder(
+            named.root, labels, extraction, enough=enough, truth=truth, class_from=class_from
+        )
     return _read_features(named.path, labels, truth)
 
 
 def _read_folder(
-    folder: Path, labels: Path | None, extraction: Extraction, *, enough: bool, truth: str | None
+    folder: Path,
+    labels: Path | None,
+    extraction: Extraction,
+    *,
+    enough: bool,
+    truth: str | None,
+    class_from: str,
 ) -> Inputs:
     images = read_images(folder)
     unreadable = remark_unreadable(images.others)
     # All files of labels are checked before any image is read, which may take minutes.
     n_photos, known = len(images), known_names(images)
-    true = read_truth(truth, known, root=folder)
-    if labels is None:
-        given = LabelsRead(read_folder_names(images.names))
-    elif labels.is_dir():
-        images, found = _join(images, read_images(labels), labels)
-        given = LabelsRead(found)
+    true = read_truth(truth, known, root=folder, class_from=class_from)
+    if labels is None or labels.is_dir():
+        labelled = images if labels is None else read_images(labels)
+        found = read_folder_names(labelled.names, class_from)
+        nested = remark_folders(labelled.names) if class_from == DEEPEST else []
+        if labels is not None:
+            images, found = _join(images, labelled, labels, found)
+        given = LabelsRead(found, tuple(nested))
     else:
         given = read_labels(labels, known, root=folder)
     if enough:
         _check_enough(given, images.names)
     stamps = stamps_of(images)
     features, warned = extraction(images)
+    stamps = add_digests(stamps, extraction.digests(images))
     collection = Collection.of_features(features, title=images.name).with_images(images, folder)
     if enough:
         _check_enough(given, collection.names)
@@ -190,12 +208,14 @@ def _imported(labels: Mapping[str, str]) -> dict[str, GivenLabel]:
     return {name: GivenLabel(label, IMPORT) for name, label in labels.items()}
 
 
-def _join(photos: ImageSet, labelled: ImageSet, folder: Path) -> tuple[ImageSet, dict[str, str]]:
+def _join(
+    photos: ImageSet, labelled: ImageSet, folder: Path, labels: Mapping[str, str]
+) -> tuple[ImageSet, dict[str, str]]:
     """Photos and labelled images in one set, and the labels by name.
 
     A labelled image with the content of a photo is that photo; it is not added a second time.
     """
-    if not labelled.class_names:
+    if not labels:
         raise FileFormatError(
             f"{folder} must hold one sub-folder per class, got images without one. "
             "Sort them into sub-folders."
@@ -205,8 +225,8 @@ def _join(photos: ImageSet, labelled: ImageSet, folder: Path) -> tuple[ImageSet,
         by_size.setdefault(_size(photos, index), []).append(index)
     given: dict[str, str] = {}
     added = []
-    for index in np.flatnonzero(labelled.labels >= 0).tolist():
-        label = labelled.class_names[labelled.labels[index]]
+    for index in (row for row, name in enumerate(labelled.names) if name in labels):
+        label = labels[labelled.names[index]]
         same = [
             each
             for each in by_size.get(_size(labelled, index), [])
@@ -266,7 +286,7 @@ def _read_features(path: Path, labels: Path | None, truth: str | None) -> Inputs
     )
 
 
-def _read_project(path: Path, labels: Path | None, truth: str | None) -> Inputs:
+def _read_project(path: Path, labels: Path | None, truth: str | None, class_from: str) -> Inputs:
     if labels is not None:
         raise InputError(
             "labels must be left out for a project, which has its own. "
@@ -276,7 +296,7 @@ def _read_project(path: Path, labels: Path | None, truth: str | None) -> Inputs:
         images = project.list_images()
         collection = project.load(images)
         known = collection.names if images is None else known_names(images)
-        true = read_truth(truth, known, root=collection.root)
+        true = read_truth(truth, known, root=collection.root, class_from=class_from)
         remarks = list(true.remarks)
         if images is not None and project.backbone:
             remarks += _remark_newcomers(path, len(project.newcomers(images)))

@@ -31,6 +31,7 @@ class Item(NamedTuple):
     file: Path | None = None  # where the picture is; None without one
     none_of_these: float = 0.0  # probability of belonging to no class, where it is known
     split: str = ""  # train, validation, test, or "" where there are no splits
+    guess: str = ""  # the model's label, kept where it is left out as too doubtful
 
     @property
     def is_of_no_class(self) -> bool:
