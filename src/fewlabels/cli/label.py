@@ -143,6 +143,7 @@ def label_command(
         ),
     ] = None,
     class_from: options.ClassFrom = "deepest",
+    column: options.Column = None,
     device: options.Device = "auto",
     batch_size: BatchSize = None,
     num_workers: NumWorkers = None,
@@ -171,6 +172,7 @@ def label_command(
             none_of_these=none_of_these,
             truth=truth,
             class_from=class_from,
+            columns=options.columns_by_role(column),
             report=report,
             model=model,
             copy_to=copy_to,
@@ -238,6 +240,7 @@ def next_command(
     settings: options.Set = None,
     backbone: Backbone = None,
     class_from: options.ClassFrom = "deepest",
+    column: options.Column = None,
     device: options.Device = "auto",
     batch_size: BatchSize = None,
     num_workers: NumWorkers = None,
@@ -258,7 +261,13 @@ def next_command(
     check_method(method, knobs)
     with resumable() as bar:
         extraction = Extraction(backbone, device, batch_size, num_workers, FeatureStore(), bar)
-        inputs = read_inputs(photos, labels=labels, extraction=extraction, class_from=class_from)
+        inputs = read_inputs(
+            photos,
+            labels=labels,
+            extraction=extraction,
+            class_from=class_from,
+            columns=options.columns_by_role(column),
+        )
     for remark in inputs.remarks:
         say(remark)
     names, advice = suggest_next(inputs, n=count, method=method, settings=knobs)

@@ -8,12 +8,18 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fewlabels.data.decoding import HAS_AVIF, HAS_HEIC
 from fewlabels.data.image_set import UNLABELLED, ImageSet, Problem
 from fewlabels.data.sources import ImageFile, ImageSource
 from fewlabels.errors import FileFormatError
 from fewlabels.io.cache import linked_roots
 
-SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".tif", ".tiff")  # in any case
+HEIC, AVIF = (".heic", ".heif", ".hif"), (".avif",)
+SUFFIXES = (  # of images that are read, in any case
+    *(".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".tif", ".tiff"),
+    *(AVIF if HAS_AVIF else ()),
+    *(HEIC if HAS_HEIC else ()),
+)
 # Folders that systems add, in lower case: of zips of macOS, thumbnails and recycle bins of network
 # disks, recycle bins of Windows and Linux. Those that begin with a dot are hidden anyway.
 SYSTEM_FOLDERS = (
@@ -22,11 +28,10 @@ SYSTEM_FOLDERS = (
 )
 
 
-UNREADABLE = {  # suffix: what to do with such files
-    **dict.fromkeys(
-        (".heic", ".heif"), "export them as JPEG, or set the camera to 'most compatible'"
-    ),
-    **dict.fromkeys((".avif", ".jxl", ".jp2", ".psd", ".svg"), "export them as JPEG or PNG"),
+UNREADABLE = {  # suffix: what to do with such files where they are not read
+    **dict.fromkeys(HEIC, "pip install 'fewlabels[heic]' reads them, or export them as JPEG"),
+    **dict.fromkeys(AVIF, "pip install -U pillow reads them, or export them as JPEG"),
+    **dict.fromkeys((".jxl", ".jp2", ".psd", ".svg"), "export them as JPEG or PNG"),
     **dict.fromkeys(
         (".cr2", ".cr3", ".nef", ".arw", ".dng", ".raf", ".orf", ".rw2"),
         "convert these raw photographs to JPEG",
@@ -106,14 +111,14 @@ def list_images(
 
 def is_unreadable(name: str) -> bool:
     """Whether a file is, by its name, a picture, film or archive that is not read here."""
-    return name.lower().endswith(tuple(UNREADABLE))
+    return name.lower().endswith(tuple(UNREADABLE)) and not _is_image(name)
 
 
 def remark_unreadable(names: Iterable[str]) -> list[str]:
     """Remarks about files in formats that are not read.
 
-    >>> remark_unreadable(["a.heic", "b.HEIC", "c.jpg"])
-    ["Not read: 2 .heic files; export them as JPEG, or set the camera to 'most compatible'."]
+    >>> remark_unreadable(["a.jxl", "b.JXL", "c.jpg"])
+    ['Not read: 2 .jxl files; export them as JPEG or PNG.']
     """
     found = Counter(Path(name).suffix.lower() for name in names if is_unreadable(name))
     ways: dict[str, list[str]] = {}

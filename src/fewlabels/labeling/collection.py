@@ -94,7 +94,7 @@ class Collection:
         found[[self.rows[name] for name, each in given.items() if each.origin != CONFIRMED]] = True
         return found
 
-    def with_images(self, images: ImageSet, root: Path) -> Self:
+    def with_images(self, images: ImageSet, root: Path | None) -> Self:
         """The items that have a picture of the same name among `images`, with these pictures."""
         place = {name: index for index, name in enumerate(images.names)}
         rows = [row for row, name in enumerate(self.names) if name in place]

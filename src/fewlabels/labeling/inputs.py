@@ -3,14 +3,16 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fewlabels.data import ImageSet, read_images
+from fewlabels.data.datasets import image_column, read_dataset
 from fewlabels.data.listing import SUFFIXES, remark_unreadable
 from fewlabels.errors import FileFormatError, InputError
 from fewlabels.features import FeatureSet, read_features
+from fewlabels.features.tables import is_table
 from fewlabels.io.files import require_file
 from fewlabels.io.words import count
 from fewlabels.labeling.collection import (
@@ -84,6 +86,7 @@ class Named(NamedTuple):
     root: Path | None  # the folder of its images; None for features
     features: Path | None  # the file of its features; None for a folder
     backbone: str | None = None  # of a project, "" for given features; None for anything else
+    given: FeatureSet | ImageSet | None = None  # in memory, where no path was named
 
     @property
     def is_project(self) -> bool:
@@ -101,8 +104,23 @@ class Named(NamedTuple):
         raise InputError(f"backbone must be left out for {self.path}, {what}, got '{given}'.")
 
 
-def identify(path: Path) -> Named:
-    """Find out whether a path is a project, a folder of images or a file of features."""
+def identify(source: Any, columns: Mapping[str, str] | None = None) -> Named:
+    """Find out what was named.
+
+    Args:
+        source: Path of a project, a folder of images or a file of features; or a FeatureSet, a
+            pandas DataFrame of embeddings, or a Hugging Face dataset of images or embeddings.
+        columns: Of a table, as in `read_features`.
+    """
+    if isinstance(source, FeatureSet):
+        return Named(Path("features"), None, Path("features"), given=source)
+    if isinstance(source, ImageSet):
+        return Named(Path(source.name), None, None, given=source)
+    if is_table(source):
+        if not hasattr(source, "iloc") and not columns and image_column(source) is not None:
+            return identify(read_dataset(source))
+        return identify(read_features(source, labels_needed=False, columns=columns))
+    path = Path(source)
     if is_project(path):
         with Project.open(path) as project:
             return Named(path, project.root, path / FEATURES, project.backbone)
@@ -118,27 +136,29 @@ def identify(path: Path) -> Named:
 
 
 def read_inputs(
-    path: Path | Named,
+    path: Any,
     *,
     labels: Path | None = None,
     extraction: Extraction = Extraction(),  # noqa: B008 - it is frozen
     enough: bool = False,
     truth: str | None = None,
     class_from: str = DEEPEST,
+    columns: Mapping[str, str] | None = None,
 ) -> Inputs:
     """Items, features and labels of a folder of images, a file of features or a project.
 
     Args:
-        path: What to label.
+        path: What to label, as in `identify`.
         labels: A CSV file, or a folder with one sub-folder per class. If left out, the labels that
             `path` itself has: sub-folders, labels in the file, or decisions in the project.
         extraction: How images become features.
         enough: Refuse labels of fewer than two classes, before any image is read.
         truth: As in `read_truth`; read before any image is.
         class_from: Which sub-folder names the class, as in `read_folder_names`.
+        columns: Of a table, as in `read_features`.
     """
     check_class_from(class_from)
-    named = path if isinstance(path, Named) else identify(path)
+    named = path if isinstance(path, Named) else identify(path, columns)
     named.check_backbone(extraction.backbone)
     if named.is_project:
         return _read_project(named.path, labels, truth, class_from)
@@ -146,7 +166,12 @@ def read_inputs(
         return _read_folder(
             named.root, labels, extraction, enough=enough, truth=truth, class_from=class_from
         )
-    return _read_features(named.path, labels, truth)
+    if isinstance(named.given, ImageSet):
+        return _read_images(named.given, labels, extraction, enough=enough, truth=truth)
+    features = named.given
+    if features is None:
+        features = read_features(named.path, labels_needed=False, columns=columns)
+    return _read_features(features, named.path.stem, labels, truth)
 
 
 def _read_folder(
@@ -159,7 +184,6 @@ def _read_folder(
     class_from: str,
 ) -> Inputs:
     images = read_images(folder)
-    unreadable = remark_unreadable(images.others)
     # All files of labels are checked before any image is read, which may take minutes.
     n_photos, known = len(images), known_names(images)
     true = read_truth(truth, known, root=folder, class_from=class_from)
@@ -172,6 +196,44 @@ def _read_folder(
         given = LabelsRead(found, tuple(nested))
     else:
         given = read_labels(labels, known, root=folder)
+    known_true = None if truth is None else true
+    return _extract(images, n_photos, given, known_true, extraction, folder, enough=enough)
+
+
+def _read_images(
+    images: ImageSet,
+    labels: Path | None,
+    extraction: Extraction,
+    *,
+    enough: bool,
+    truth: str | None,
+) -> Inputs:
+    """The same of images in memory."""
+    given = LabelsRead(
+        {
+            name: images.class_names[number]
+            for name, number in zip(images.names, images.labels, strict=True)
+            if number >= 0
+        }
+    )
+    if labels is not None:
+        given = read_labels(labels, images.names)
+    true = None if truth is None else read_truth(truth, images.names, root=None)
+    return _extract(images, len(images), given, true, extraction, None, enough=enough)
+
+
+def _extract(
+    images: ImageSet,
+    n_photos: int,
+    given: LabelsRead,
+    true: LabelsRead | None,
+    extraction: Extraction,
+    folder: Path | None,
+    *,
+    enough: bool,
+) -> Inputs:
+    """Images and labels that were read and checked, with features."""
+    unreadable = remark_unreadable(images.others)
     if enough:
         _check_enough(given, images.names)
     stamps = stamps_of(images)
@@ -181,7 +243,14 @@ def _read_folder(
     if enough:
         _check_enough(given, collection.names)
     lost = remark_lost(given.labels, collection.names)
-    remarks = [*unreadable, *true.remarks, *given.remarks, *remark_problems(images), *warned, *lost]
+    remarks = [
+        *unreadable,
+        *(true.remarks if true else ()),
+        *given.remarks,
+        *remark_problems(images),
+        *warned,
+        *lost,
+    ]
     elsewhere = set(images.names[n_photos:])
     return Inputs(
         collection,
@@ -189,7 +258,7 @@ def _read_folder(
         tuple(remarks),
         extraction.name,
         sum(name not in elsewhere for name in collection.names),
-        None if truth is None else _among(true.labels, collection.names),
+        None if true is None else _among(true.labels, collection.names),
         stamps,
     )
 
@@ -258,9 +327,10 @@ def _size(images: ImageSet, index: int) -> int:
     return -1 if path is None else path.stat().st_size
 
 
-def _read_features(path: Path, labels: Path | None, truth: str | None) -> Inputs:
-    features = read_features(path, labels_needed=False)
-    collection = Collection.of_features(features, title=path.stem)
+def _read_features(
+    features: FeatureSet, title: str, labels: Path | None, truth: str | None
+) -> Inputs:
+    collection = Collection.of_features(features, title=title)
     if labels is None:
         given = LabelsRead(
             {

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from fewlabels.features.extraction import Progress
 from fewlabels.features.store import FeatureStore
@@ -26,7 +27,7 @@ from fewlabels.labeling.report import write_report
 
 
 def label_folder(
-    photos: str | Path,
+    photos: Any,
     labels: str | Path | None = None,
     *,
     output: str | Path | None = None,
@@ -38,6 +39,7 @@ def label_folder(
     none_of_these: bool = True,
     truth: str | Path | None = None,
     class_from: str = DEEPEST,
+    columns: Mapping[str, str] | None = None,
     report: str | Path | None = None,
     model: str | Path | None = None,
     copy_to: str | Path | None = None,
@@ -55,7 +57,8 @@ def label_folder(
     Everything that can be refused is refused before the images are read.
 
     Args:
-        photos: Folder of images, file of features, or labelling project.
+        photos: Folder of images, file of features, or labelling project; or a FeatureSet, a pandas
+            DataFrame of embeddings, or a Hugging Face dataset of images or embeddings.
         labels: CSV file with columns path and label, or folder with one sub-folder per class. If
             left out: sub-folders of `photos`, labels in the file, or decisions in the project.
         output: Where the labels are written: .csv or .parquet.
@@ -71,6 +74,8 @@ def label_folder(
         class_from: Which sub-folder names the class: "deepest"; "path" for all of them, as in
             "animal/dog"; or the number of a level, "1" for the first. Folders of cameras (DCIM,
             100CANON) and of splits (train, test) are passed over.
+        columns: Of a table of embeddings: which column is "name", "label" and "embedding", where
+            they have other names.
         report: Where a report is written (.html).
         model: Where a model for `predict_images` is written (.safetensors).
         copy_to: Folder into which images are copied, one sub-folder per class.
@@ -98,7 +103,7 @@ def label_folder(
         >>> [row.label for row in outcome.rows]
         ['leek', 'leek', 'leek', 'plum', 'plum', 'plum']
     """
-    named = identify(Path(photos))
+    named = identify(photos, columns)
     labels, output, report, model, copy_to, link_to, label_studio = (
         None if path is None else Path(path)
         for path in (labels, output, report, model, copy_to, link_to, label_studio)
@@ -143,6 +148,7 @@ def label_folder(
         enough=True,
         truth=truth,
         class_from=class_from,
+        columns=columns,
     )
     outcome = label_inputs(
         inputs,

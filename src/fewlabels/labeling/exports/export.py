@@ -25,6 +25,7 @@ from fewlabels.labeling.exports.base import (
     Format,
     Item,
     find_format,
+    is_rare,
 )
 from fewlabels.labeling.exports.splits import (
     NEAR,
@@ -155,6 +156,8 @@ def export_labels(
         label_studio_prefix,
     )
     _write(form, output, data)
+    if form.needs_pictures and (n_rare := sum(is_rare(item.path) for item in items)):
+        remarks.append(f"{count(n_rare, 'image')} written as JPEG: few programs read HEIC or AVIF.")
     if link and found.root is not None:
         remember_links(output, found.root)
     counts = Counter(item.split for item in items)
