@@ -123,7 +123,7 @@ def folder_part(report: dict[str, Any]) -> list[str]:
         f"on the unlabelled images in %, means over folders and {report['draws']} draws. `folder` "
         "is what `fewlabels label` runs, `map-folder` what it ran before. Kept out of all choices: "
         "butterflies, CUB novel, CIFAR-FS novel. Calibration error: of `folder`, mean over the "
-        "folders, the largest, and the mean that a perfect calibration would show with as few rows.",
+        "folders, the largest, and the mean that a perfect calibration shows with as few rows.",
         "",
         f"| class sizes | k | {' | '.join(methods)} | calibration error | largest | perfect | "
         "folders where another is better by over 0.3 |",

@@ -2,6 +2,8 @@
 
 import contextlib
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -9,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
-from fewlabels.data.decoding import UnreadableImageError, decode
+from fewlabels.data import read_images
+from fewlabels.data.decoding import ORIENTATION, UnreadableImageError, decode
 from fewlabels.errors import FileFormatError
 
 
@@ -207,3 +210,39 @@ def test_a_large_jpeg_is_decoded_small_where_that_is_enough(tmp_path):
     difference = np.asarray(whole.resize(small.size), float) - np.asarray(small, float)
     assert np.abs(difference).mean() < 2
     assert decode(path, where="x", side=5000).size == (800, 1200)
+
+
+@pytest.mark.parametrize("suffix", [".avif", ".heic"])
+def test_photographs_of_phones(tmp_path, suffix):
+    if suffix == ".heic":
+        pytest.importorskip("pillow_heif").register_heif_opener()
+    pixels = np.zeros((48, 64, 3), np.uint8)
+    pixels[:24] = 255, 0, 0
+    exif = Image.Exif()
+    exif[ORIENTATION] = 3
+    Image.fromarray(pixels).save(tmp_path / f"plain{suffix}")
+    Image.fromarray(pixels).save(tmp_path / f"turned{suffix}", exif=exif)
+    plain, turned = (
+        np.asarray(decode(tmp_path / f"{name}{suffix}", where="x")) for name in ("plain", "turned")
+    )
+    assert plain.shape == turned.shape == (48, 64, 3)
+    assert np.abs(plain.astype(int) - pixels).mean() < 8
+    # AVIF keeps the turn of the EXIF tag. In HEIC the file itself says it, and the tag is ignored.
+    upright = pixels[::-1, ::-1] if suffix == ".avif" else pixels
+    assert np.abs(turned.astype(int) - upright).mean() < 8
+    assert read_images(tmp_path).names == (f"plain{suffix}", f"turned{suffix}")
+    (tmp_path / f"cut{suffix}").write_bytes((tmp_path / f"plain{suffix}").read_bytes()[:-200])
+    with pytest.raises(FileFormatError, match=r"cut.*damaged"):
+        decode(tmp_path / f"cut{suffix}", where="cut")
+
+
+def test_without_pillow_heif_the_extra_is_named(tmp_path):
+    (tmp_path / "IMG_1.HEIC").write_bytes(b"x")
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "2.heic").write_bytes(b"x")
+    code = (
+        "import sys; sys.modules['pillow_heif'] = None; from fewlabels.data import read_images; "
+        f"read_images({str(tmp_path)!r})"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "Not read: 2 .heic files; pip install 'fewlabels[heic]' reads them" in ended.stderr

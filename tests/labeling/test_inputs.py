@@ -4,9 +4,11 @@ import shutil
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from PIL import Image
 
+from fewlabels import FeatureSet, label_folder
 from fewlabels.errors import FewLabelsError, FileFormatError, InputError
 from fewlabels.labeling.collection import Extraction
 from fewlabels.labeling.inputs import read_inputs
@@ -35,6 +37,23 @@ def test_sub_folders_are_labels(photos, extraction):
     source = read_inputs(photos, extraction=extraction)
     assert sorted(source.labels.values()) == ["apple", "apple", "leek", "leek"]
     assert len(label_inputs(source).rows) == 24
+
+
+def test_nested_folders_cameras_and_thumbnails(photos, tmp_path, extraction):
+    for name in ("apple", "leek"):
+        for i in range(2):
+            for folder in (f"Food/{name}/100CANON", f"Food/{name}/@eaDir/{i}.png", "DCIM/100MEDIA"):
+                target = photos / folder / f"{name}-{i}.png"
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(photos / f"{name}-{i}.png", target)
+    source = read_inputs(photos, extraction=extraction, truth="folders", class_from="2")
+    assert sorted(source.labels.values()) == ["apple", "apple", "leek", "leek"]
+    assert source.truth == source.labels
+    assert len(source.collection) == 24 + 8  # without those of @eaDir
+    assert read_inputs(photos, extraction=extraction).labels == source.labels
+    assert any("deepest" in each for each in read_inputs(photos, extraction=extraction).remarks)
+    whole = read_inputs(photos, labels=photos, extraction=extraction, class_from="path")
+    assert set(whole.labels.values()) == {"Food/apple", "Food/leek"}
 
 
 def test_a_folder_of_labelled_images_elsewhere(photos, tmp_path, extraction):
@@ -126,7 +145,7 @@ class Forbidden(Extraction):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("path,label\nnowhere.png,leek\n", "line 2: nowhere.png"),
+        ("path,label\nnowhere.png,leek\n", "none of its 1 path .* line 2: nowhere.png"),
         ("path,label\napple-0.png,apple\n", "at least two classes"),
         ("path,label\n", "no labels to learn from"),
     ],
@@ -174,15 +193,15 @@ def test_a_class_that_is_lost_with_an_empty_file_is_named_before_the_work(photos
 
 
 def test_pictures_in_other_forms_are_named(photos, few, extraction, tmp_path):
-    for name in ("IMG_1.HEIC", "deep/2.heic", "film.mov", ".hidden.heic"):
+    for name in ("IMG_1.JXL", "deep/2.jxl", "film.mov", ".hidden.jxl"):
         (photos / name).parent.mkdir(exist_ok=True)
         (photos / name).write_bytes(b"x")
     remarks = read_inputs(photos, labels=few, extraction=extraction).remarks
-    assert any("2 .heic files" in remark and "JPEG" in remark for remark in remarks)
+    assert any("2 .jxl files" in remark and "JPEG" in remark for remark in remarks)
     assert any("1 .mov" in remark for remark in remarks)
     (tmp_path / "phone").mkdir()
-    (tmp_path / "phone" / "a.heic").write_bytes(b"x")
-    with pytest.raises(FileFormatError, match=r"1 \.heic.*JPEG"):
+    (tmp_path / "phone" / "a.jxl").write_bytes(b"x")
+    with pytest.raises(FileFormatError, match=r"1 \.jxl.*JPEG"):
         read_inputs(tmp_path / "phone", extraction=extraction)
 
 
@@ -214,19 +233,56 @@ def test_suggestions_without_a_label(photos, extraction):
 def test_a_truth_is_read_before_any_image_and_may_name_broken_ones(
     photos, few, tmp_path, extraction
 ):
-    (tmp_path / "truth.csv").write_text("path,label\napple-5.png,apple\nnowhere.png,leek\n")
-    with pytest.raises(InputError, match=r"truth\.csv.*1 path not found"):
+    (tmp_path / "truth.csv").write_text("path,label\nelsewhere.png,apple\nnowhere.png,leek\n")
+    with pytest.raises(InputError, match=r"truth\.csv.*none of its 2 paths"):
         read_inputs(photos, labels=few, extraction=Forbidden(), truth=str(tmp_path / "truth.csv"))
     for name in ("empty.png", "broken.png"):
         (photos / name).write_bytes(b"" if name == "empty.png" else b"nothing")
     (tmp_path / "truth.csv").write_text(
         "path,label\nempty.png,leek\nbroken.png,leek\nplum-5.png,plum\nplum-5.png,plum\n"
+        "elsewhere.png,plum\n"
     )
     source = read_inputs(
         photos, labels=few, extraction=extraction, truth=str(tmp_path / "truth.csv")
     )
     assert source.truth == {"plum-5.png": "plum"}
     assert any("given twice" in remark for remark in source.remarks)
+    assert any("1 path not found, left out: line 6" in remark for remark in source.remarks)
     assert read_inputs(photos, labels=few, extraction=extraction).truth is None
     source.begin_project(tmp_path / "p").close()
     assert read_inputs(tmp_path / "p", truth=str(tmp_path / "truth.csv")).truth == source.truth
+
+
+def test_a_frame_a_table_and_a_feature_set_are_the_same(blobs, hide, tmp_path):
+    labels = [blobs.class_names[each] if each >= 0 else None for each in hide(blobs.labels, 2)]
+    frame = pd.DataFrame(
+        {"photo": blobs.names, "species": labels, "embedding": list(blobs.features)}
+    )
+    frame.to_parquet(tmp_path / "f.parquet")
+    columns = {"name": "photo", "label": "species"}
+    found = label_folder(tmp_path / "f.parquet", columns=columns, output=tmp_path / "out.csv")
+    assert [row.path for row in found.rows] == list(blobs.names)
+    assert label_folder(frame, columns=columns).rows == found.rows
+    given = FeatureSet.from_arrays(blobs.features, labels, names=blobs.names)
+    assert label_folder(given).rows == found.rows
+    with pytest.raises(InputError, match="backbone must be left out"):
+        label_folder(given, backbone="efficientnet-lite0")
+
+
+def test_a_dataset_of_hugging_face(photos, extraction):
+    datasets = pytest.importorskip("datasets")
+    names = sorted(path.name for path in photos.iterdir())
+    labels = [["apple", "leek"].index(name[:-6]) if "-0" in name else -1 for name in names[:16]]
+    features = {"image": datasets.Image(), "label": datasets.ClassLabel(names=["apple", "leek"])}
+    data = {"image": [str(photos / name) for name in names[:16]], "label": labels}
+    dataset = datasets.Dataset.from_dict(data, features=datasets.Features(features))
+    source = read_inputs(dataset, extraction=extraction)
+    assert source.collection.names == tuple(names[:16])
+    assert source.labels == {"apple-0.png": "apple", "leek-0.png": "leek"}
+    folder = read_inputs(photos, extraction=extraction)
+    rows = [folder.collection.rows[name] for name in names[:16]]
+    assert (source.collection.features == folder.collection.features[rows]).all()
+    vectors = datasets.Dataset.from_dict(
+        {"embedding": source.collection.features.tolist(), "label": labels, "path": names[:16]}
+    ).cast_column("label", features["label"])
+    assert read_inputs(vectors).labels == source.labels

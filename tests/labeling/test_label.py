@@ -13,9 +13,11 @@ import pytest
 
 from fewlabels.data import read_images
 from fewlabels.errors import FileFormatError, InputError
+from fewlabels.features import FeatureSet
 from fewlabels.labeling import label_folder, predict_images
 from fewlabels.labeling.inputs import read_inputs
 from fewlabels.labeling.outcome import label_inputs, suggest_next
+from fewlabels.labeling.outputs import LabelRow
 from fewlabels.labeling.session import Session, open_session
 
 CPU = {"device": "cpu", "n_workers": 0}
@@ -94,6 +96,33 @@ def test_settings_reach_the_method(features, tmp_path):
         session.close()
 
 
+def test_an_accuracy_chooses_the_confidence(features, tmp_path):
+    def right(outcome):
+        kept = [row for row in outcome.rows if row.origin == "model"]
+        return len(kept), float(np.mean([row.confidence for row in kept]))
+
+    n_all, _ = right(label_folder(features))
+    outcome = label_folder(features, accuracy=0.995, output=tmp_path / "x.csv")
+    n, expected = right(outcome)
+    assert 0 < n < n_all
+    assert expected >= 0.995 - 1e-4  # of rounding
+    left_out = [row for row in outcome.rows if not row.origin]
+    assert all(row.guess and not row.label for row in left_out)
+    assert max(row.confidence for row in left_out) <= min(
+        row.confidence for row in outcome.rows if row.origin == "model"
+    )
+    assert any("expected accuracy of 100%" in remark for remark in outcome.remarks)
+    for wrong in ({"accuracy": 95}, {"accuracy": 0.9, "abstain": 0.5}):
+        with pytest.raises(InputError, match="accuracy must be above 0"):
+            label_folder(features, **wrong)
+
+
+def test_an_accuracy_needs_a_label_to_hide(tmp_path):
+    FeatureSet.from_arrays(np.eye(4), ["a", "b", None, None]).save(tmp_path / "f.safetensors")
+    with pytest.raises(InputError, match=r"accuracy=0\.9 needs two labels of a class"):
+        label_folder(tmp_path / "f.safetensors", accuracy=0.9)
+
+
 def test_unknown_methods_and_knobs_are_refused(features, tmp_path):
     inputs = read_inputs(features)
     for use in (
@@ -161,7 +190,8 @@ def test_images_that_a_person_marked_as_of_no_class_have_no_label(make_project, 
         report=tmp_path / "r.html",
         **CPU,
     )
-    assert outcome.rows[none] == downloaded[none] == (names[none], "", 1.0, "", 1.0, "person", "")
+    marked = LabelRow(names[none], "", 1.0, "", 1.0, "person")
+    assert outcome.rows[none] == downloaded[none] == marked
     assert [row.label for row in outcome.rows] == [row.label for row in downloaded]
     assert outcome.rows[skipped].origin == "model"
     with (tmp_path / "labels.csv").open(newline="") as file:

@@ -9,8 +9,10 @@ from fewlabels.labeling.labels_file import (
     check_enough,
     check_label,
     read_folder_names,
+    read_label_rows,
     read_labels,
     read_truth,
+    remark_folders,
 )
 from fewlabels.labeling.outputs import LabelRow, to_csv
 
@@ -140,13 +142,39 @@ def test_names_that_macs_decompose(tmp_path):
 
 def test_every_problem_is_listed_with_its_line(tmp_path):
     text = "path,label\na/1.jpg,leek\nnowhere.jpg,leek\na/1.jpg,apple\nb/9.jpg,apple\n"
-    with pytest.raises(InputError) as raised:
+    with pytest.raises(InputError, match=r"lines 2 and 4: a/1\.jpg is 'leek' and 'apple'"):
         read_labels(write(tmp_path, text), NAMES)
-    message = str(raised.value)
-    assert "2 paths not found among the 3 items" in message
-    assert "line 3: nowhere.jpg" in message
-    assert "line 5: b/9.jpg" in message
-    assert "lines 2 and 4: a/1.jpg is 'leek' and 'apple'" in message
+
+
+def test_a_file_may_name_more_than_the_folder_holds(tmp_path):
+    text = "path,label\na/1.jpg,leek\nnowhere.jpg,leek\nb/9.jpg,apple\n"
+    found = read_labels(write(tmp_path, text), NAMES)
+    assert found.labels == {"a/1.jpg": "leek"}
+    assert "2 paths not found, left out: line 3: nowhere.jpg, line 4: b/9.jpg." in found.remarks[0]
+    with pytest.raises(InputError, match="none of its 1 path is among the 3 items"):
+        read_labels(write(tmp_path, "path,label\nnowhere.jpg,leek\n"), NAMES)
+
+
+@pytest.mark.parametrize("separator", [",", ";"])
+def test_a_prediction_corrected_in_a_spreadsheet_is_a_label(tmp_path, separator):
+    rows = [
+        LabelRow("a/1.jpg", "leek", 0.9, "plum", 0.8, "model", guess="leek"),
+        LabelRow("a/2.jpg", "leek", 0.6, "plum", 0.2, "model", guess="leek"),
+        LabelRow("b/3.jpg", "", 0.4, "plum", 0.1, "", guess="leek"),
+    ]
+    lines = to_csv(rows, [0.9, 0.9, 0.9]).splitlines()
+    lines[2] = lines[2].replace("a/2.jpg,leek,", "a/2.jpg, =plum ,")
+    lines[3] = lines[3].replace("b/3.jpg,,", "b/3.jpg,leek,")
+    path = write(tmp_path, "\n".join(lines).replace(",", separator))
+    found = read_labels(path, NAMES)
+    assert found.labels == {"a/2.jpg": "=plum", "b/3.jpg": "leek"}
+    assert "1 prediction corrected by hand. It counts as your label." in found.remarks[0]
+    assert "1 row of origin 'model' is a prediction" in found.remarks[1]
+    assert read_label_rows(path, NAMES).labels == {
+        "a/1.jpg": ("leek", "model", 0.9, 0.9),
+        "a/2.jpg": ("=plum", "import", 1.0, 0.0),
+        "b/3.jpg": ("leek", "import", 0.4, 0.9),
+    }
 
 
 def test_long_lists_are_cut(tmp_path):
@@ -189,9 +217,38 @@ def test_a_missing_file(tmp_path):
         read_labels(tmp_path / "no.csv", NAMES)
 
 
-def test_folder_names_are_labels():
-    names = ["leek/x/1.jpg", "2.jpg", "unlabelled/3.jpg", "Unlabeled/4.jpg"]
-    assert read_folder_names(names) == {"leek/x/1.jpg": "leek"}
+@pytest.mark.parametrize(
+    ("name", "deepest", "path", "second"),
+    [
+        ("1.jpg", None, None, None),
+        ("leek/1.jpg", "leek", "leek", None),
+        ("Fruit/Apple/Golden/1.jpg", "Golden", "Fruit/Apple/Golden", "Apple"),
+        ("train/cat/1.jpg", "cat", "cat", None),
+        ("cat/Test/1.jpg", "cat", "cat", None),
+        ("train/1.jpg", None, None, None),
+        ("DCIM/100CANON/1.jpg", None, None, None),
+        ("DCIM/Camera/1.jpg", None, None, None),
+        ("camera/1.jpg", "camera", "camera", None),
+        ("leek/DCIM/101_PANA/1.jpg", "leek", "leek", None),
+        ("100APPLE/leek/1.jpg", "leek", "leek", None),
+        ("100 apples/1.jpg", "100 apples", "100 apples", None),
+        ("unlabelled/leek/1.jpg", None, None, None),
+        ("leek/Unlabeled/1.jpg", None, None, None),
+        ("none of these/1.jpg", None, None, None),
+        ("doubtful/1.jpg", None, None, None),
+    ],
+)
+def test_the_deepest_named_folder_is_the_class(name, deepest, path, second):
+    for class_from, label in (("deepest", deepest), ("path", path), ("2", second)):
+        assert read_folder_names([name], class_from).get(name) == label
+
+
+def test_nested_folders_are_remarked_on_and_a_wrong_rule_is_refused():
+    assert "Fruit/Apple is 'Apple'" in remark_folders(["leek/1.jpg", "Fruit/Apple/1.jpg"])[0]
+    assert remark_folders(["leek/1.jpg", "train/leek/1.jpg"]) == []
+    for wrong in ("first", "0", "-1", ""):
+        with pytest.raises(InputError, match="class_from must be 'deepest'"):
+            read_folder_names(["a/1.jpg"], wrong)
 
 
 def test_labels_that_cannot_be(tmp_path):

@@ -22,6 +22,7 @@ from fewlabels.labeling.outputs import (
     folder_names,
     make_rows,
     to_csv,
+    to_label_studio,
     write_label_studio,
     write_table,
 )
@@ -35,7 +36,7 @@ ROWS = [
 
 def test_csv_comes_back_as_it_went():
     rows = list(csv.DictReader(io.StringIO(to_csv(ROWS))))
-    names = "path label confidence runner_up margin origin looks_like"
+    names = "path label confidence runner_up margin origin looks_like guess"
     assert list(rows[0]) == names.split()
     assert rows[0]["label"] == ODD
     assert rows[1] == {
@@ -46,6 +47,7 @@ def test_csv_comes_back_as_it_went():
         "margin": "0.1",
         "origin": "",
         "looks_like": "",
+        "guess": "",
     }
 
 
@@ -190,12 +192,47 @@ def test_folder_names_are_safe_and_different():
     assert all(len(name.encode()) <= 130 for name in names.values())
 
 
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_labels_that_a_person_put_into_an_output_are_never_overwritten(tmp_path, suffix):
+    path = tmp_path / f"labels{suffix}"
+    given = LabelRow("a.jpg", "=x", 1.0, "", 1.0, "import")
+    found = LabelRow("b.jpg", "leek", 0.7, "plum", 0.4, "model", guess="leek")
+    doubtful = LabelRow("c.jpg", "", 0.4, "plum", 0.4, "", guess="leek")
+    rows = [given, found, doubtful]
+    none = [0.0, 0.1, 0.2]
+    assert write_table(path, rows, none) is None
+    assert write_table(path, [given, found._replace(label="plum", guess="plum")], none[:2]) is None
+    for changed in (
+        [given, found._replace(label="plum"), doubtful],
+        [given, found, doubtful._replace(label="leek")],
+        [given._replace(label="plum"), found, doubtful],
+    ):
+        write_table(path, changed, none)
+        edited = path.read_bytes()
+        kept = write_table(path, rows, none)
+        assert kept.read_bytes() == edited
+        # The same labels, given back, are in the new file.
+        write_table(path, changed, none)
+        again = [row._replace(origin="import") if row.label else row for row in changed]
+        assert write_table(path, again, none) is None
+        path.unlink()
+    path.write_bytes(b"my diary")
+    assert write_table(path, rows, none).read_bytes() == b"my diary"
+    path.unlink()
+    if suffix == ".csv":
+        path.write_text("path,label,guess,origin,notes\nb.jpg,leek,leek,model,ask Ana\n")
+        assert "Ana" in write_table(path, rows, none).read_text()
+
+
 def test_abstaining_leaves_out_only_what_the_model_doubts():
     answer = Answer(np.array([[1, 0], [0.95, 0.05], [0.4, 0.6]], dtype=np.float32), None, None, 1.0)
     rows = make_rows(
         ["a", "b", "c"], ["x", "y"], answer, {"a": GivenLabel("x", "person")}, abstain=0.9
     )
     assert [(row.label, row.origin) for row in rows] == [("x", "person"), ("x", "model"), ("", "")]
-    assert rows[2] == LabelRow("c", "", 0.6, "x", 0.2, "")
+    assert rows[2] == LabelRow("c", "", 0.6, "x", 0.2, "", guess="y")
+    (task,) = json.loads(to_label_studio(rows[2:], prefix=""))
+    assert task["predictions"][0]["result"][0]["value"] == {"choices": ["y"]}
+    assert task["predictions"][0]["score"] == 0.6
     with pytest.raises(InputError, match="abstain must be"):
         make_rows(["a"], ["x", "y"], answer, {}, abstain=90)

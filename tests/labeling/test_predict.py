@@ -41,20 +41,20 @@ def test_later_images_count_once_and_other_forms_are_named(
     rows, _ = predict_images(model, [Path("leek-6.png"), photos], device="cpu")
     assert len(rows) == 24
     (tmp_path / "phone").mkdir()
-    for name in ("a.heic", "phone/b.HEIC"):
+    for name in ("a.jxl", "phone/b.JXL"):
         (tmp_path / name).write_bytes(b"x")
     with pytest.raises(
-        FileFormatError, match=r"no image to label. Not read: 1 \.heic files; export them as JPEG"
+        FileFormatError, match=r"no image to label. Not read: 1 \.jxl files; export them as JPEG"
     ):
-        predict_images(model, [tmp_path / "a.heic"], device="cpu")
+        predict_images(model, [tmp_path / "a.jxl"], device="cpu")
     with pytest.raises(
-        FileFormatError, match=r"must hold images.*1 \.heic files; export them as JPEG"
+        FileFormatError, match=r"must hold images.*1 \.jxl files; export them as JPEG"
     ):
         predict_images(model, [tmp_path / "phone"], device="cpu")
     (photos / "empty.png").touch()
-    rows, remarks = predict_images(model, [photos, tmp_path / "a.heic"], device="cpu")
+    rows, remarks = predict_images(model, [photos, tmp_path / "a.jxl"], device="cpu")
     assert len(rows) == 24
-    assert "1 .heic" in remarks[0]
+    assert "1 .jxl" in remarks[0]
     assert "empty.png" in remarks[1]
 
 

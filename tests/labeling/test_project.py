@@ -155,7 +155,7 @@ def test_projects_refuse_what_is_in_the_way(photos, few, tmp_path, extraction):
     with pytest.raises(FileFormatError, match="not a labelling project"):
         Project.open(tmp_path / "none")
     source.begin_project(tmp_path / "p").close()
-    with pytest.raises(InputError, match="is a project of"):
+    with pytest.raises(InputError, match="must not hold the project"):
         open_session(tmp_path / "p", photos=tmp_path, extraction=extraction)
     shutil.rmtree(photos)
     with Project.open(tmp_path / "p") as project, pytest.raises(FileFormatError, match="is gone"):
@@ -182,7 +182,9 @@ def test_photos_that_were_moved(photos, few, tmp_path, extraction):
     (tmp_path / "others").mkdir()
     with pytest.raises(FileFormatError, match="others"):
         open_session(project, photos=tmp_path / "others", extraction=extraction)
-    shutil.copy(elsewhere / "apple-0.png", tmp_path / "others" / "no-such-name.png")
+    shutil.copy(elsewhere / "apple-0.png", tmp_path / "others" / "apple-0.png")
+    with (tmp_path / "others" / "apple-0.png").open("ab") as file:
+        file.write(b"!")  # the name is known, the content is not
     with pytest.raises(InputError, match="which has none of them"):
         open_session(project, photos=tmp_path / "others", extraction=extraction)
     for photos_now in (elsewhere, None):

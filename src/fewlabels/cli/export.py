@@ -59,6 +59,7 @@ def export_command(
     ] = None,
     labels: options.WrittenLabels = None,
     photos: options.PhotosNow = None,
+    class_from: options.ClassFrom = "deepest",
     abstain: Abstain = 0.0,
     link: Annotated[
         bool,
@@ -103,6 +104,7 @@ def export_command(
             output=output,
             labels=labels,
             photos=photos,
+            class_from=class_from,
             split=fractions,
             near=NEAR if near is None else near,
             seed=seed,

@@ -61,7 +61,7 @@ NumWorkers = Annotated[
 Abstain = Annotated[
     float,
     Option(
-        help="Leave out labels that are less sure than this, 0 to 1.",
+        help="Leave out labels that are less sure than this, 0 to 1; column 'guess' has them.",
         metavar="CONFIDENCE",
         rich_help_panel=options.LABELS,
     ),
@@ -85,6 +85,15 @@ def label_command(
     settings: options.Set = None,
     backbone: Backbone = None,
     abstain: Abstain = 0.0,
+    accuracy: Annotated[
+        float | None,
+        Option(
+            help="Instead of --abstain: leave out labels until so many of the others are right, "
+            "such as 0.95.",
+            metavar="FRACTION",
+            rich_help_panel=options.LABELS,
+        ),
+    ] = None,
     none_of_these: Annotated[
         bool,
         Option(
@@ -133,6 +142,8 @@ def label_command(
             rich_help_panel=options.LABELS,
         ),
     ] = None,
+    class_from: options.ClassFrom = "deepest",
+    column: options.Column = None,
     device: options.Device = "auto",
     batch_size: BatchSize = None,
     num_workers: NumWorkers = None,
@@ -157,8 +168,11 @@ def label_command(
             settings=options.single_knobs(settings),
             backbone=backbone,
             abstain=abstain,
+            accuracy=accuracy,
             none_of_these=none_of_these,
             truth=truth,
+            class_from=class_from,
+            columns=options.columns_by_role(column),
             report=report,
             model=model,
             copy_to=copy_to,
@@ -225,6 +239,8 @@ def next_command(
     method: Method = None,
     settings: options.Set = None,
     backbone: Backbone = None,
+    class_from: options.ClassFrom = "deepest",
+    column: options.Column = None,
     device: options.Device = "auto",
     batch_size: BatchSize = None,
     num_workers: NumWorkers = None,
@@ -245,7 +261,13 @@ def next_command(
     check_method(method, knobs)
     with resumable() as bar:
         extraction = Extraction(backbone, device, batch_size, num_workers, FeatureStore(), bar)
-        inputs = read_inputs(photos, labels=labels, extraction=extraction)
+        inputs = read_inputs(
+            photos,
+            labels=labels,
+            extraction=extraction,
+            class_from=class_from,
+            columns=options.columns_by_role(column),
+        )
     for remark in inputs.remarks:
         say(remark)
     names, advice = suggest_next(inputs, n=count, method=method, settings=knobs)

@@ -135,6 +135,22 @@ PhotosNow = Annotated[
         help="Where the images of the project are now.", metavar="FOLDER", rich_help_panel=LABELS
     ),
 ]
+ClassFrom = Annotated[
+    str,
+    Option(
+        help="Which sub-folder names the class: deepest, path (all of them), or a level: 1, 2, ...",
+        metavar="deepest|path|N",
+        rich_help_panel=LABELS,
+    ),
+]
+Column = Annotated[
+    list[str] | None,
+    Option(
+        help="Of a table of embeddings: which column is name, label or embedding. Repeatable.",
+        metavar="ROLE=COLUMN",
+        rich_help_panel=LABELS,
+    ),
+]
 LABEL_STUDIO_PREFIX = "/data/local-files/?d="
 LabelStudioPrefix = Annotated[
     str,
@@ -161,6 +177,21 @@ def gather_knobs(
             raise InputError(f"--set must be KNOB=VALUE such as 'lam=5', got '{text}'.")
         found.setdefault(knob.strip().replace("-", "_"), []).append(value.strip())
     return found
+
+
+def columns_by_role(given: Sequence[str] | None) -> dict[str, str] | None:
+    """Columns by role, from --column.
+
+    >>> columns_by_role(["name=photo", "label=species"])
+    {'name': 'photo', 'label': 'species'}
+    """
+    found = {}
+    for text in given or []:
+        role, equals, column = text.partition("=")
+        if not equals or not column:
+            raise InputError(f"--column must be ROLE=COLUMN such as 'name=id', got '{text}'.")
+        found[role.strip()] = column
+    return found or None
 
 
 def single_knobs(given: Sequence[str] | None) -> dict[str, Any]:

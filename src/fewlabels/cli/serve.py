@@ -67,6 +67,7 @@ def serve_command(
             rich_help_panel="Page",
         ),
     ] = False,
+    class_from: options.ClassFrom = "deepest",
     method: Method = None,
     settings: options.Set = None,
     backbone: Backbone = None,
@@ -99,6 +100,7 @@ def serve_command(
             extraction=Extraction(backbone, device, batch_size, num_workers, FeatureStore(), bar),
             method=method or DEFAULT_METHOD,
             settings=options.single_knobs(settings),
+            class_from=class_from,
             on_remark=say,
         )
 

@@ -28,6 +28,7 @@ def move_command(
     ],
     labels: options.WrittenLabels = None,
     photos: options.PhotosNow = None,
+    class_from: options.ClassFrom = "deepest",
     abstain: Annotated[
         float,
         Option(
@@ -50,7 +51,13 @@ def move_command(
     from fewlabels.labeling.sorting import move_photos
 
     moved = move_photos(
-        source, output, labels=labels, photos=photos, abstain=abstain, dry_run=dry_run
+        source,
+        output,
+        labels=labels,
+        photos=photos,
+        class_from=class_from,
+        abstain=abstain,
+        dry_run=dry_run,
     )
     for remark in moved.remarks:
         say(remark)

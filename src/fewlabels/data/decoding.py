@@ -6,9 +6,12 @@ transparency   blended with white: the color of transparent pixels is arbitrary,
                because they have no agreed range
 animation      the first frame
 size           more pixels than Pillow's MAX_IMAGE_PIXELS are an error, not a warning
-formats        only those of photographs: Pillow's other readers start programs, or are little used
+formats        only those of photographs: Pillow's other readers start programs, or are little used.
+               AVIF where Pillow has it, HEIC where pillow-heif is installed (the extra "heic")
 """
 
+from functools import cache
+from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
 
@@ -18,7 +21,9 @@ from PIL import Image, UnidentifiedImageError
 from fewlabels.errors import FileFormatError
 from fewlabels.io.words import first_line
 
-FORMATS = ("JPEG", "PNG", "BMP", "DIB", "WEBP", "GIF", "TIFF")
+HAS_AVIF = find_spec("PIL._avif") is not None
+HAS_HEIC = find_spec("pillow_heif") is not None
+FORMATS = ("JPEG", "PNG", "BMP", "DIB", "WEBP", "GIF", "TIFF", *(("AVIF",) if HAS_AVIF else ()))
 ORIENTATION = 0x0112  # the EXIF tag
 UPRIGHT = {  # the operation that undoes each orientation; 1 is upright
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -45,6 +50,17 @@ class UnreadableImageError(FileFormatError):
         self.reason = reason
 
 
+@cache
+def known_formats() -> tuple[str, ...]:
+    """Pillow's names of the formats that are read."""
+    if not HAS_HEIC:
+        return FORMATS
+    from pillow_heif import register_heif_opener
+
+    register_heif_opener()  # it turns images upright itself
+    return (*FORMATS, "HEIF")
+
+
 def decode(file: Path | bytes, *, where: str, side: int | None = None) -> Image.Image:
     """Decode one image, upright and RGB.
 
@@ -55,7 +71,7 @@ def decode(file: Path | bytes, *, where: str, side: int | None = None) -> Image.
     """
     try:
         content = BytesIO(file) if isinstance(file, bytes) else file
-        with Image.open(content, formats=FORMATS) as image:
+        with Image.open(content, formats=known_formats()) as image:
             _refuse_bomb(image)
             if side is not None:
                 image.draft(None, (side, side))

@@ -8,19 +8,30 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fewlabels.data.decoding import HAS_AVIF, HAS_HEIC
 from fewlabels.data.image_set import UNLABELLED, ImageSet, Problem
 from fewlabels.data.sources import ImageFile, ImageSource
 from fewlabels.errors import FileFormatError
+from fewlabels.io.cache import linked_roots
 
-SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".tif", ".tiff")  # in any case
-MAC_ARCHIVE = "__MACOSX"  # folder of metadata that macOS adds to a zip
+HEIC, AVIF = (".heic", ".heif", ".hif"), (".avif",)
+SUFFIXES = (  # of images that are read, in any case
+    *(".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".tif", ".tiff"),
+    *(AVIF if HAS_AVIF else ()),
+    *(HEIC if HAS_HEIC else ()),
+)
+# Folders that systems add, in lower case: of zips of macOS, thumbnails and recycle bins of network
+# disks, recycle bins of Windows and Linux. Those that begin with a dot are hidden anyway.
+SYSTEM_FOLDERS = (
+    *("__macosx", "@eadir", "@recycle", "@recently-snapshot", "#recycle", "#snapshot"),
+    *("$recycle.bin", "system volume information", "lost+found", "lost.dir"),
+)
 
 
-UNREADABLE = {  # suffix: what to do with such files
-    **dict.fromkeys(
-        (".heic", ".heif"), "export them as JPEG, or set the camera to 'most compatible'"
-    ),
-    **dict.fromkeys((".avif", ".jxl", ".jp2", ".psd", ".svg"), "export them as JPEG or PNG"),
+UNREADABLE = {  # suffix: what to do with such files where they are not read
+    **dict.fromkeys(HEIC, "pip install 'fewlabels[heic]' reads them, or export them as JPEG"),
+    **dict.fromkeys(AVIF, "pip install -U pillow reads them, or export them as JPEG"),
+    **dict.fromkeys((".jxl", ".jp2", ".psd", ".svg"), "export them as JPEG or PNG"),
     **dict.fromkeys(
         (".cr2", ".cr3", ".nef", ".arw", ".dng", ".raf", ".orf", ".rw2"),
         "convert these raw photographs to JPEG",
@@ -71,7 +82,7 @@ def list_folders(folder: Path, *, root: Path, problems: list[Problem]) -> list[P
         if not wanted:
             continue
         linked = path.is_symlink()
-        if linked and (reason := _wrong_link(path, root.resolve(), (folder.resolve(),))):
+        if linked and (reason := _wrong_link(path, linked_roots(root), (folder.resolve(),))):
             problems.append(Problem(relative_name(path, root), reason))
         else:
             found.append(path)
@@ -89,24 +100,25 @@ def list_images(
     """The images in a folder and, if `recursive`, in the folders below it, sorted by path.
 
     Args:
-        root: Names are relative to it, and links that lead out of it are skipped.
+        root: Names are relative to it, and links that lead out of it are skipped, unless fewlabels
+            wrote them.
         problems: Skipped files that look like images are appended to it.
         others: Names of files in formats that are not read are appended to it.
     """
     others = [] if others is None else others
-    return list(_Walk(root, root.resolve(), problems, others, recursive).walk(folder, ()))
+    return list(_Walk(root, linked_roots(root), problems, others, recursive).walk(folder, ()))
 
 
 def is_unreadable(name: str) -> bool:
     """Whether a file is, by its name, a picture, film or archive that is not read here."""
-    return name.lower().endswith(tuple(UNREADABLE))
+    return name.lower().endswith(tuple(UNREADABLE)) and not _is_image(name)
 
 
 def remark_unreadable(names: Iterable[str]) -> list[str]:
     """Remarks about files in formats that are not read.
 
-    >>> remark_unreadable(["a.heic", "b.HEIC", "c.jpg"])
-    ["Not read: 2 .heic files; export them as JPEG, or set the camera to 'most compatible'."]
+    >>> remark_unreadable(["a.jxl", "b.JXL", "c.jpg"])
+    ['Not read: 2 .jxl files; export them as JPEG or PNG.']
     """
     found = Counter(Path(name).suffix.lower() for name in names if is_unreadable(name))
     ways: dict[str, list[str]] = {}
@@ -134,7 +146,7 @@ def collect(
 
 def is_hidden(name: str) -> bool:
     """Whether a file or a folder of that name is hidden or made by the system."""
-    return name.startswith(".") or name == MAC_ARCHIVE
+    return name.startswith(".") or name.lower() in SYSTEM_FOLDERS
 
 
 def relative_name(path: Path, root: Path) -> str:
@@ -159,7 +171,7 @@ def _printable(name: str) -> str:
 
 class _Walk(NamedTuple):
     root: Path
-    real_root: Path
+    allowed: tuple[Path, ...]  # folders that links may lead to
     problems: list[Problem]
     others: list[str]
     recursive: bool
@@ -201,7 +213,7 @@ class _Walk(NamedTuple):
                 self.others.append(name)
             return None
         linked = (*above, path.parent.resolve()) if entry.is_symlink() else above
-        if entry.is_symlink() and (reason := _wrong_link(path, self.real_root, linked)):
+        if entry.is_symlink() and (reason := _wrong_link(path, self.allowed, linked)):
             self._skip(name, reason)
         elif is_folder:
             return linked
@@ -217,13 +229,13 @@ class _Walk(NamedTuple):
         self.problems.append(Problem(name, reason))
 
 
-def _wrong_link(path: Path, real_root: Path, above: tuple[Path, ...]) -> str | None:
+def _wrong_link(path: Path, allowed: tuple[Path, ...], above: tuple[Path, ...]) -> str | None:
     """Why a link is not followed; None if it is."""
     try:
         target = path.resolve(strict=True)
     except (OSError, RuntimeError):  # RuntimeError: circular links before Python 3.13
         return "a broken link"
-    if not target.is_relative_to(real_root):
+    if not any(target.is_relative_to(root) for root in allowed):
         return "a link out of the folder"
     if any(folder.is_relative_to(target) for folder in above):
         return "a link to a folder above it"

@@ -1,38 +1,44 @@
 """Feature files of other programs: one reader per suffix, each from a path to Contents."""
 
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fewlabels.errors import FileFormatError, InputError, MissingExtraError, unknown_choice
-from fewlabels.features import storage
+from fewlabels.errors import FileFormatError, InputError, unknown_choice
+from fewlabels.features import storage, tables
 from fewlabels.features.feature_set import FeatureSet
 from fewlabels.features.labels import UNLABELLED
 from fewlabels.features.storage import Contents
-from fewlabels.io.files import check_unpacked, check_zip, reading, require_file
-from fewlabels.io.words import listing
+from fewlabels.io.files import check_zip, reading, require_file
 from fewlabels.unpickle import check_unfolded, load_plain
 
 BLOCKS = (".npy", ".npz")  # formats whose rows may come without labels, in equal blocks
 PICKLE_HOLDS = "a pickled dict of class -> list of feature vectors"
-ROWS_AT_ONCE = 1024  # of a parquet file, whose size in memory is known only when they are read
+TABLE_HOLDS = "a column 'embedding' of vectors, perhaps columns 'path' and 'label'"
 LABELS_HOLD = "the labels (N,), names or whole numbers"
 
 
 def read_features(
-    path: str | Path, *, per_class: int | None = None, labels_needed: bool = True
+    path: Any,
+    *,
+    per_class: int | None = None,
+    labels_needed: bool = True,
+    columns: Mapping[str, str] | None = None,
 ) -> FeatureSet:
-    """Read a FeatureSet from a file; its suffix tells the format.
+    """Read a FeatureSet from a file, whose suffix tells the format, or from a table.
 
     Args:
-        path: A .safetensors, .npz, .npy, .parquet, .pt, .pkl or .plk file. No code in pickles is
+        path: A .safetensors, .npz, .npy, .parquet, .csv, .pt, .pkl or .plk file; or a pandas
+            DataFrame or a Hugging Face dataset with a column of embeddings. No code in pickles is
             run.
         per_class: For a .npy or .npz file without labels: each K consecutive rows are one class.
         labels_needed: Refuse a file without labels; otherwise all of its rows are unlabelled.
+        columns: Of a table: the columns of "name", "label" and "embedding" where they are called
+            otherwise, see `fewlabels.features.tables`.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -41,14 +47,19 @@ def read_features(
     ...     read_features(path).class_names
     ('cat', 'dog')
     """
+    if tables.is_table(path):
+        found = tables.read_frame(path, columns)
+        return FeatureSet.from_arrays(found.features, found.labels, names=found.names)
     path = Path(path)
     require_file(path, holds="features")
     suffix = path.suffix.lower()
     if suffix not in READERS:
         raise unknown_choice(f"the suffix of {path}", suffix, READERS)
     reader = READERS[suffix]
+    if columns and suffix not in TABLES:
+        raise InputError(f"columns must be left out for a {suffix} file, got {dict(columns)}.")
     with reading(path, holds=reader.holds):
-        contents = reader.read(path)
+        contents = TABLES[suffix](path, columns) if suffix in TABLES else reader.read(path)
     labels = contents.labels
     if per_class is not None:
         if suffix not in BLOCKS or labels is not None:
@@ -114,37 +125,6 @@ def _read_npz(path: Path) -> Contents:
         return Contents(np.atleast_1d(arrays["features"]), arrays.get("labels"), names)
 
 
-def _read_parquet(path: Path) -> Contents:
-    try:
-        from pyarrow import Table, compute, parquet
-    except ImportError:
-        raise MissingExtraError(
-            "pyarrow", extra="parquet", purpose="Reading .parquet files"
-        ) from None
-    with (
-        path.open("rb") as file,
-        parquet.ParquetFile(file, page_checksum_verification=True) as content,
-    ):
-        batches, n_bytes = [], 0
-        for batch in content.iter_batches(ROWS_AT_ONCE):
-            batches.append(batch)
-            n_bytes += batch.nbytes
-            check_unpacked(path, n_bytes)
-        table = Table.from_batches(batches, content.schema_arrow)
-    embedding = table["embedding"]
-    lengths = compute.unique(compute.list_value_length(embedding)).to_pylist()
-    if len(lengths) != 1 or lengths[0] is None:
-        raise InputError(
-            "embedding must be a vector of the same length in every row, "
-            f"got lengths {listing(lengths)}."
-        )
-    features = compute.list_flatten(embedding).to_numpy().reshape(-1, lengths[0])
-    labels: Any = np.full(len(features), UNLABELLED)
-    if "label" in table.column_names:
-        labels = table["label"].to_pylist()
-    return Contents(features, labels)
-
-
 def _read_pt(path: Path) -> Contents:
     import torch
 
@@ -201,14 +181,14 @@ class Reader(NamedTuple):
     holds: str
 
 
+TABLES = {".parquet": tables.read_parquet, ".csv": tables.read_csv}
 _PICKLE = Reader(_read_pickle, PICKLE_HOLDS)
 READERS: dict[str, Reader] = {
     ".safetensors": Reader(storage.read, storage.FORMAT.holds),
     ".npz": Reader(_read_npz, "arrays 'features' (N, D), 'labels' (N,) and perhaps 'class_names'"),
     ".npy": Reader(_read_npy, "an array (N, D) of numbers"),
-    ".parquet": Reader(
-        _read_parquet, "a column 'embedding' of vectors and perhaps a column 'label'"
-    ),
+    ".parquet": Reader(tables.read_parquet, TABLE_HOLDS),
+    ".csv": Reader(tables.read_csv, TABLE_HOLDS),
     ".pt": Reader(_read_pt, "tensors {'features', 'labels'} or {class: vectors}"),
     ".pkl": _PICKLE,
     ".plk": _PICKLE,  # the suffix of the authors' files

@@ -13,7 +13,6 @@ may write at once; at worst a row is kept twice. All files can be deleted at any
 """
 
 import os
-import sys
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,13 +25,11 @@ from fewlabels.errors import InputError
 from fewlabels.features.file_digests import FileDigests
 from fewlabels.features.recipe import FeatureRecipe
 from fewlabels.features.shards import is_shard, read_shard, write_shard
+from fewlabels.io.cache import cache_folder
 from fewlabels.io.files import write_file
 from fewlabels.io.words import count
 
 SHARD_ROWS = 1024  # rows per shard, about: 5 MB at 1280 features; 5,000 images are five files
-# The second is the name of the package before it became fewlabels.
-CACHE_VARIABLES = ("FEWLABELS_CACHE", "PTMAP_CACHE")
-CACHE_FOLDERS = ("fewlabels", "ptmap")
 
 
 class Found(NamedTuple):
@@ -128,20 +125,5 @@ class FeatureStore:
 
 
 def default_root() -> Path:
-    """The default folder: below FEWLABELS_CACHE, or below the platform's folder for caches.
-
-    The variable and the folder of the former name, ptmap, are used where the new ones do not exist.
-    """
-    for variable in CACHE_VARIABLES:
-        if chosen := os.environ.get(variable):
-            return Path(chosen) / "features"
-    if sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    else:
-        given = Path(os.environ.get("XDG_CACHE_HOME", ""))
-        # The XDG standard says to ignore a relative path.
-        base = given if given.is_absolute() else Path.home() / ".cache"
-    new, old = (base / name / "features" for name in CACHE_FOLDERS)
-    return old if old.is_dir() and not new.is_dir() else new
+    """The default folder, in the user's cache."""
+    return cache_folder() / "features"

@@ -17,6 +17,7 @@ from fewlabels.errors import InputError
 from fewlabels.features import FeatureSet
 from fewlabels.features.extraction import Progress, extract
 from fewlabels.features.store import FeatureStore
+from fewlabels.io.cache import linked_roots
 from fewlabels.io.stamps import short_hash
 from fewlabels.io.words import count, listing, split_names
 from fewlabels.labeling.journal import CONFIRMED, GivenLabel
@@ -93,7 +94,7 @@ class Collection:
         found[[self.rows[name] for name, each in given.items() if each.origin != CONFIRMED]] = True
         return found
 
-    def with_images(self, images: ImageSet, root: Path) -> Self:
+    def with_images(self, images: ImageSet, root: Path | None) -> Self:
         """The items that have a picture of the same name among `images`, with these pictures."""
         place = {name: index for index, name in enumerate(images.names)}
         rows = [row for row, name in enumerate(self.names) if name in place]
@@ -113,7 +114,13 @@ class Collection:
         path = self.images.path(row)
         if path is None or not path.is_file():
             return None
-        return path if path.resolve().is_relative_to(self.root.resolve()) else None
+        target = path.resolve()
+        return path if any(target.is_relative_to(each) for each in self._allowed) else None
+
+    @cached_property
+    def _allowed(self) -> tuple[Path, ...]:
+        """The folders in which pictures may be."""
+        return () if self.root is None else linked_roots(self.root)
 
 
 @dataclass(frozen=True)
@@ -135,6 +142,14 @@ class Extraction:
     def encoders(self) -> list[Encoder]:
         """The networks."""
         return [load_encoder(name) for name in split_names(self.name)]
+
+    def digests(self, images: ImageSet) -> dict[str, str]:
+        """The digests of images by name, as far as the store knows them or they can be read."""
+        if self.store is None:
+            return {}
+        found = self.store.files.identify(images, n_workers=self.n_workers or 0)
+        pairs = zip(images.names, found, strict=True)
+        return {name: each.digest for name, each in pairs if each.digest is not None}
 
     def __call__(self, images: ImageSet) -> tuple[FeatureSet, list[str]]:
         """The features of all images that can be read, and remarks.

@@ -3,14 +3,16 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fewlabels.data import ImageSet, read_images
+from fewlabels.data.datasets import image_column, read_dataset
 from fewlabels.data.listing import SUFFIXES, remark_unreadable
 from fewlabels.errors import FileFormatError, InputError
 from fewlabels.features import FeatureSet, read_features
+from fewlabels.features.tables import is_table
 from fewlabels.io.files import require_file
 from fewlabels.io.words import count
 from fewlabels.labeling.collection import (
@@ -21,14 +23,18 @@ from fewlabels.labeling.collection import (
 )
 from fewlabels.labeling.journal import IMPORT, GivenLabel
 from fewlabels.labeling.labels_file import (
+    DEEPEST,
     FOLDERS,
     LabelsRead,
+    check_class_from,
     check_enough,
     read_folder_names,
     read_labels,
     read_truth,
+    remark_folders,
     remark_lost,
 )
+from fewlabels.labeling.moved import add_digests
 from fewlabels.labeling.project import FEATURES, Project, is_project, stamps_of
 
 ELSEWHERE = "labels:"  # before the names of labelled images that are in another folder
@@ -80,6 +86,7 @@ class Named(NamedTuple):
     root: Path | None  # the folder of its images; None for features
     features: Path | None  # the file of its features; None for a folder
     backbone: str | None = None  # of a project, "" for given features; None for anything else
+    given: FeatureSet | ImageSet | None = None  # in memory, where no path was named
 
     @property
     def is_project(self) -> bool:
@@ -97,8 +104,23 @@ class Named(NamedTuple):
         raise InputError(f"backbone must be left out for {self.path}, {what}, got '{given}'.")
 
 
-def identify(path: Path) -> Named:
-    """Find out whether a path is a project, a folder of images or a file of features."""
+def identify(source: Any, columns: Mapping[str, str] | None = None) -> Named:
+    """Find out what was named.
+
+    Args:
+        source: Path of a project, a folder of images or a file of features; or a FeatureSet, a
+            pandas DataFrame of embeddings, or a Hugging Face dataset of images or embeddings.
+        columns: Of a table, as in `read_features`.
+    """
+    if isinstance(source, FeatureSet):
+        return Named(Path("features"), None, Path("features"), given=source)
+    if isinstance(source, ImageSet):
+        return Named(Path(source.name), None, None, given=source)
+    if is_table(source):
+        if not hasattr(source, "iloc") and not columns and image_column(source) is not None:
+            return identify(read_dataset(source))
+        return identify(read_features(source, labels_needed=False, columns=columns))
+    path = Path(source)
     if is_project(path):
         with Project.open(path) as project:
             return Named(path, project.root, path / FEATURES, project.backbone)
@@ -114,56 +136,121 @@ def identify(path: Path) -> Named:
 
 
 def read_inputs(
-    path: Path | Named,
+    path: Any,
     *,
     labels: Path | None = None,
     extraction: Extraction = Extraction(),  # noqa: B008 - it is frozen
     enough: bool = False,
     truth: str | None = None,
+    class_from: str = DEEPEST,
+    columns: Mapping[str, str] | None = None,
 ) -> Inputs:
     """Items, features and labels of a folder of images, a file of features or a project.
 
     Args:
-        path: What to label.
+        path: What to label, as in `identify`.
         labels: A CSV file, or a folder with one sub-folder per class. If left out, the labels that
             `path` itself has: sub-folders, labels in the file, or decisions in the project.
         extraction: How images become features.
         enough: Refuse labels of fewer than two classes, before any image is read.
         truth: As in `read_truth`; read before any image is.
+        class_from: Which sub-folder names the class, as in `read_folder_names`.
+        columns: Of a table, as in `read_features`.
     """
-    named = path if isinstance(path, Named) else identify(path)
+    check_class_from(class_from)
+    named = path if isinstance(path, Named) else identify(path, columns)
     named.check_backbone(extraction.backbone)
     if named.is_project:
-        return _read_project(named.path, labels, truth)
+        return _read_project(named.path, labels, truth, class_from)
     if named.root is not None:
-        return _read_folder(named.root, labels, extraction, enough=enough, truth=truth)
-    return _read_features(named.path, labels, truth)
+        return _read_folder(
+            named.root, labels, extraction, enough=enough, truth=truth, class_from=class_from
+        )
+    if isinstance(named.given, ImageSet):
+        return _read_images(named.given, labels, extraction, enough=enough, truth=truth)
+    features = named.given
+    if features is None:
+        features = read_features(named.path, labels_needed=False, columns=columns)
+    return _read_features(features, named.path.stem, labels, truth)
 
 
 def _read_folder(
-    folder: Path, labels: Path | None, extraction: Extraction, *, enough: bool, truth: str | None
+    folder: Path,
+    labels: Path | None,
+    extraction: Extraction,
+    *,
+    enough: bool,
+    truth: str | None,
+    class_from: str,
 ) -> Inputs:
     images = read_images(folder)
-    unreadable = remark_unreadable(images.others)
     # All files of labels are checked before any image is read, which may take minutes.
     n_photos, known = len(images), known_names(images)
-    true = read_truth(truth, known, root=folder)
-    if labels is None:
-        given = LabelsRead(read_folder_names(images.names))
-    elif labels.is_dir():
-        images, found = _join(images, read_images(labels), labels)
-        given = LabelsRead(found)
+    true = read_truth(truth, known, root=folder, class_from=class_from)
+    if labels is None or labels.is_dir():
+        labelled = images if labels is None else read_images(labels)
+        found = read_folder_names(labelled.names, class_from)
+        nested = remark_folders(labelled.names) if class_from == DEEPEST else []
+        if labels is not None:
+            images, found = _join(images, labelled, labels, found)
+        given = LabelsRead(found, tuple(nested))
     else:
         given = read_labels(labels, known, root=folder)
+    known_true = None if truth is None else true
+    return _extract(images, n_photos, given, known_true, extraction, folder, enough=enough)
+
+
+def _read_images(
+    images: ImageSet,
+    labels: Path | None,
+    extraction: Extraction,
+    *,
+    enough: bool,
+    truth: str | None,
+) -> Inputs:
+    """The same of images in memory."""
+    given = LabelsRead(
+        {
+            name: images.class_names[number]
+            for name, number in zip(images.names, images.labels, strict=True)
+            if number >= 0
+        }
+    )
+    if labels is not None:
+        given = read_labels(labels, images.names)
+    true = None if truth is None else read_truth(truth, images.names, root=None)
+    return _extract(images, len(images), given, true, extraction, None, enough=enough)
+
+
+def _extract(
+    images: ImageSet,
+    n_photos: int,
+    given: LabelsRead,
+    true: LabelsRead | None,
+    extraction: Extraction,
+    folder: Path | None,
+    *,
+    enough: bool,
+) -> Inputs:
+    """Images and labels that were read and checked, with features."""
+    unreadable = remark_unreadable(images.others)
     if enough:
         _check_enough(given, images.names)
     stamps = stamps_of(images)
     features, warned = extraction(images)
+    stamps = add_digests(stamps, extraction.digests(images))
     collection = Collection.of_features(features, title=images.name).with_images(images, folder)
     if enough:
         _check_enough(given, collection.names)
     lost = remark_lost(given.labels, collection.names)
-    remarks = [*unreadable, *true.remarks, *given.remarks, *remark_problems(images), *warned, *lost]
+    remarks = [
+        *unreadable,
+        *(true.remarks if true else ()),
+        *given.remarks,
+        *remark_problems(images),
+        *warned,
+        *lost,
+    ]
     elsewhere = set(images.names[n_photos:])
     return Inputs(
         collection,
@@ -171,7 +258,7 @@ def _read_folder(
         tuple(remarks),
         extraction.name,
         sum(name not in elsewhere for name in collection.names),
-        None if truth is None else _among(true.labels, collection.names),
+        None if true is None else _among(true.labels, collection.names),
         stamps,
     )
 
@@ -190,12 +277,14 @@ def _imported(labels: Mapping[str, str]) -> dict[str, GivenLabel]:
     return {name: GivenLabel(label, IMPORT) for name, label in labels.items()}
 
 
-def _join(photos: ImageSet, labelled: ImageSet, folder: Path) -> tuple[ImageSet, dict[str, str]]:
+def _join(
+    photos: ImageSet, labelled: ImageSet, folder: Path, labels: Mapping[str, str]
+) -> tuple[ImageSet, dict[str, str]]:
     """Photos and labelled images in one set, and the labels by name.
 
     A labelled image with the content of a photo is that photo; it is not added a second time.
     """
-    if not labelled.class_names:
+    if not labels:
         raise FileFormatError(
             f"{folder} must hold one sub-folder per class, got images without one. "
             "Sort them into sub-folders."
@@ -205,8 +294,8 @@ def _join(photos: ImageSet, labelled: ImageSet, folder: Path) -> tuple[ImageSet,
         by_size.setdefault(_size(photos, index), []).append(index)
     given: dict[str, str] = {}
     added = []
-    for index in np.flatnonzero(labelled.labels >= 0).tolist():
-        label = labelled.class_names[labelled.labels[index]]
+    for index in (row for row, name in enumerate(labelled.names) if name in labels):
+        label = labels[labelled.names[index]]
         same = [
             each
             for each in by_size.get(_size(labelled, index), [])
@@ -238,9 +327,10 @@ def _size(images: ImageSet, index: int) -> int:
     return -1 if path is None else path.stat().st_size
 
 
-def _read_features(path: Path, labels: Path | None, truth: str | None) -> Inputs:
-    features = read_features(path, labels_needed=False)
-    collection = Collection.of_features(features, title=path.stem)
+def _read_features(
+    features: FeatureSet, title: str, labels: Path | None, truth: str | None
+) -> Inputs:
+    collection = Collection.of_features(features, title=title)
     if labels is None:
         given = LabelsRead(
             {
@@ -266,7 +356,7 @@ def _read_features(path: Path, labels: Path | None, truth: str | None) -> Inputs
     )
 
 
-def _read_project(path: Path, labels: Path | None, truth: str | None) -> Inputs:
+def _read_project(path: Path, labels: Path | None, truth: str | None, class_from: str) -> Inputs:
     if labels is not None:
         raise InputError(
             "labels must be left out for a project, which has its own. "
@@ -276,7 +366,7 @@ def _read_project(path: Path, labels: Path | None, truth: str | None) -> Inputs:
         images = project.list_images()
         collection = project.load(images)
         known = collection.names if images is None else known_names(images)
-        true = read_truth(truth, known, root=collection.root)
+        true = read_truth(truth, known, root=collection.root, class_from=class_from)
         remarks = list(true.remarks)
         if images is not None and project.backbone:
             remarks += _remark_newcomers(path, len(project.newcomers(images)))

@@ -329,6 +329,19 @@ class Journal:
                 stamps.items(),
             )
 
+    def rename_items(self, names: Mapping[str, str]) -> None:
+        """Give items new names, by the old ones: their images were moved or renamed."""
+        with self._change():
+            for step in (0, 1):  # first to names that nothing has, as two items may change places
+                self._db.executemany(
+                    "UPDATE items SET name = ? WHERE name = ?",
+                    [
+                        (f"\0{new}", old) if step == 0 else (new, f"\0{new}")
+                        for old, new in names.items()
+                    ],
+                )
+            self.copy.rewrite(_changes(self._compare(self._db, Copied())))
+
     @property
     def stamps(self) -> dict[str, str]:
         """The stamp of each item's file when its features were computed."""

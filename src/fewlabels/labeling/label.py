@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from fewlabels.features.extraction import Progress
 from fewlabels.features.store import FeatureStore
@@ -10,7 +11,7 @@ from fewlabels.io.files import check_apart, check_suffix, check_writable
 from fewlabels.labeling.answer import DEFAULT_METHOD, check_method
 from fewlabels.labeling.collection import Extraction
 from fewlabels.labeling.inputs import files_read, identify, read_inputs
-from fewlabels.labeling.labels_file import check_truth
+from fewlabels.labeling.labels_file import DEEPEST, check_truth
 from fewlabels.labeling.outcome import Outcome, label_inputs
 from fewlabels.labeling.outputs import (
     LABEL_STUDIO_PREFIX,
@@ -26,7 +27,7 @@ from fewlabels.labeling.report import write_report
 
 
 def label_folder(
-    photos: str | Path,
+    photos: Any,
     labels: str | Path | None = None,
     *,
     output: str | Path | None = None,
@@ -34,8 +35,11 @@ def label_folder(
     settings: Mapping[str, str] | None = None,
     backbone: str | None = None,
     abstain: float = 0.0,
+    accuracy: float | None = None,
     none_of_these: bool = True,
     truth: str | Path | None = None,
+    class_from: str = DEEPEST,
+    columns: Mapping[str, str] | None = None,
     report: str | Path | None = None,
     model: str | Path | None = None,
     copy_to: str | Path | None = None,
@@ -53,7 +57,8 @@ def label_folder(
     Everything that can be refused is refused before the images are read.
 
     Args:
-        photos: Folder of images, file of features, or labelling project.
+        photos: Folder of images, file of features, or labelling project; or a FeatureSet, a pandas
+            DataFrame of embeddings, or a Hugging Face dataset of images or embeddings.
         labels: CSV file with columns path and label, or folder with one sub-folder per class. If
             left out: sub-folders of `photos`, labels in the file, or decisions in the project.
         output: Where the labels are written: .csv or .parquet.
@@ -61,9 +66,16 @@ def label_folder(
         settings: Values of its knobs other than the defaults, by name.
         backbone: efficientnet-lite0 (the default), timm:NAME, hf:ORG/NAME, the path of a
             checkpoint, or several: "a+b".
-        abstain: Confidence, 0 to 1, below which a label is left out.
+        abstain: Confidence, 0 to 1, below which a label is left out; it stays as the guess.
+        accuracy: Instead of `abstain`: as many labels are left out as it takes for this fraction of
+            the others to be right, as expected from your own labels.
         none_of_these: Whether to compute the probability that an image belongs to no class.
         truth: True labels to compare with: a CSV file, or "folders" for the sub-folders.
+        class_from: Which sub-folder names the class: "deepest"; "path" for all of them, as in
+            "animal/dog"; or the number of a level, "1" for the first. Folders of cameras (DCIM,
+            100CANON) and of splits (train, test) are passed over.
+        columns: Of a table of embeddings: which column is "name", "label" and "embedding", where
+            they have other names.
         report: Where a report is written (.html).
         model: Where a model for `predict_images` is written (.safetensors).
         copy_to: Folder into which images are copied, one sub-folder per class.
@@ -91,14 +103,14 @@ def label_folder(
         >>> [row.label for row in outcome.rows]
         ['leek', 'leek', 'leek', 'plum', 'plum', 'plum']
     """
-    named = identify(Path(photos))
+    named = identify(photos, columns)
     labels, output, report, model, copy_to, link_to, label_studio = (
         None if path is None else Path(path)
         for path in (labels, output, report, model, copy_to, link_to, label_studio)
     )
     truth = None if truth is None else str(truth)
     check_method(method, settings)
-    check_abstain(abstain)
+    check_abstain(abstain, accuracy)
     named.check_backbone(backbone)
     if output is not None:
         check_table(output)
@@ -129,23 +141,39 @@ def label_folder(
             check_class_folders(argument, folder, named.root)
 
     extraction = Extraction(backbone, device, batch_size, n_workers, FeatureStore(), on_progress)
-    inputs = read_inputs(named, labels=labels, extraction=extraction, enough=True, truth=truth)
+    inputs = read_inputs(
+        named,
+        labels=labels,
+        extraction=extraction,
+        enough=True,
+        truth=truth,
+        class_from=class_from,
+        columns=columns,
+    )
     n_items, report_progress = len(inputs.collection), on_progress or (lambda _: None)
     report_progress(Progress("label", 0, n_items))
     outcome = label_inputs(
-        inputs, method=method, settings=settings, abstain=abstain, none_of_these=none_of_these
+        inputs,
+        method=method,
+        settings=settings,
+        abstain=abstain,
+        accuracy=accuracy,
+        none_of_these=none_of_these,
     )
     report_progress(Progress("label", n_items, n_items))
 
-    if output is not None:
-        write_table(output, outcome.rows, outcome.none_of_these)
+    remarks = []
+    if output is not None and (kept := write_table(output, outcome.rows, outcome.none_of_these)):
+        remarks.append(
+            f"{output} had labels of yours that are not among those given now: it was kept as "
+            f"{kept}. To use them, give that file as labels."
+        )
     if label_studio is not None:
         write_label_studio(label_studio, outcome.rows, prefix=label_studio_prefix)
     if model is not None:
         save_model(model, outcome)
     if report is not None:
         write_report(report, outcome, inputs.truth, command=command, table=output)
-    remarks = []
     for argument, folder in folders.items():
         if folder is None:
             continue

@@ -4,6 +4,7 @@ import codecs
 import csv
 import io
 import os
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,10 +17,16 @@ from fewlabels.labeling.journal import IMPORT, MODEL, PERSON
 
 NAME_COLUMNS = ("path", "file_name", "filename", "file", "image", "name")
 LABEL_COLUMNS = ("label", "class", "category")
-OWN_COLUMNS = ("origin", "confidence", "none_of_these")  # of files that fewlabels wrote
+OWN_COLUMNS = ("origin", "confidence", "none_of_these", "guess")  # of files that fewlabels wrote
 FOLDERS = "folders"  # as true labels: the names of the sub-folders
 SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods", ".numbers")
-UNLABELLED_FOLDERS = ("unlabelled", "unlabeled")  # sub-folders that are not a class
+NONE_FOLDER = "none of these"  # of images that a person, or most probably the model, gave no class
+DOUBTFUL_FOLDER = "doubtful"  # of images whose label is less sure than asked for
+# Folders whose images have no label; the last two are made by `move`.
+UNLABELLED_FOLDERS = ("unlabelled", "unlabeled", NONE_FOLDER, DOUBTFUL_FOLDER)
+SPLIT_FOLDERS = ("train", "training", "val", "valid", "validation", "test")  # hold class folders
+CAMERA_FOLDER = re.compile(r"dcim|[1-9]\d{2}[a-z0-9_]{5}", re.IGNORECASE)  # of the DCF standard
+DEEPEST, WHOLE_PATH = "deepest", "path"  # values of class_from
 MOST_SHOWN = 8  # lines or classes that a message lists
 LONGEST_SHOWN = 40  # characters of a label in a message
 LONGEST_LABEL = 200  # characters: labels become folder names, which may have 255 bytes at most
@@ -42,7 +49,8 @@ class LabelsWritten(NamedTuple):
 def read_label_rows(path: Path, names: Sequence[str], *, root: Path | None = None) -> LabelsWritten:
     """All labels of a CSV file, predictions included; the origin is "import" where none is written.
 
-    A row without a label is kept where a person said so: the item belongs to no class.
+    A row without a label is kept where a person said so: the item belongs to no class. A prediction
+    that a person corrected in the file has the origin "import".
     Rows of paths that are not among `names` are left out with a remark. Contradictions are refused.
 
     Args:
@@ -55,10 +63,12 @@ def read_label_rows(path: Path, names: Sequence[str], *, root: Path | None = Non
     unknown = []
     for row in _read_rows(path):
         where = f"{path}, line {row.line}: "
-        label = check_label(row.label, where=where)
+        label = check_label(unescape_formula(row.label), where=where)
         name = lookup.find(row.path)
         if name is None:
             unknown.append(row.path)
+        elif row.is_corrected:
+            found[name] = (label, IMPORT, 1.0, 0.0)
         elif label or row.origin == PERSON:
             if name in found and found[name][0] != label:
                 raise InputError(
@@ -68,14 +78,22 @@ def read_label_rows(path: Path, names: Sequence[str], *, root: Path | None = Non
             confidence = _number(row.confidence or "1", where)
             none = _number(row.none_of_these or "0", where)
             found[name] = (label, row.origin or IMPORT, confidence, none)
-    if unknown and not found:
+    return LabelsWritten(found, _remark_unknown(path, unknown, names, refuse=not found))
+
+
+def _remark_unknown(
+    path: Path, unknown: Sequence[str], names: Sequence[str], *, refuse: bool
+) -> tuple[str, ...]:
+    """A remark about paths that are not in the folder: a file of labels may name more."""
+    if not unknown:
+        return ()
+    shown = listing(unknown, most=MOST_SHOWN)
+    if refuse:
         raise InputError(
-            f"{path}: none of its {count(len(unknown), 'path')} is among the {len(names):,} items, "
-            f"such as {unknown[0]}. Paths are relative to the folder of images."
+            f"{path}: none of its {count(len(unknown), 'path')} is among the {len(names):,} items: "
+            f"{shown}. Correct them: paths are relative to the folder of images."
         )
-    lost = listing(unknown, most=MOST_SHOWN)
-    remarks = (f"{path}: {count(len(unknown), 'path')} not found, left out: {lost}.",)
-    return LabelsWritten(found, remarks if unknown else ())
+    return (f"{path}: {count(len(unknown), 'path')} not found, left out: {shown}.",)
 
 
 def _number(text: str, where: str) -> float:
@@ -88,9 +106,10 @@ def _number(text: str, where: str) -> float:
 def read_labels(path: Path, names: Sequence[str], *, root: Path | None = None) -> LabelsRead:
     """Labels of a CSV file with a column of paths and a column of labels.
 
-    Rows with an empty label or with the origin "model" are not labels. Unknown paths and
-    contradictions are refused together, each with its line number. The same label given twice
-    counts once, with a remark.
+    Rows with an empty label are not labels, and rows with the origin "model" only where the label
+    is not the guess beside it: a person corrected it. Paths that are not among `names` are left out
+    with a remark, and refused where none is found. Contradictions are refused, each with its line
+    number. The same label given twice counts once, with a remark.
 
     Args:
         path: The file: comma, semicolon or tab between the columns, UTF-8.
@@ -100,13 +119,15 @@ def read_labels(path: Path, names: Sequence[str], *, root: Path | None = None) -
     """
     lookup = _Lookup(names, root, beside=path.parent)
     first: dict[str, tuple[int, str]] = {}  # item: line and label
-    unknown, contrary, again, predicted = [], [], [], []
-    for line, written, label, origin, *_ in _read_rows(path):
-        if origin == MODEL:  # a file that fewlabels wrote: a prediction is not a person's label
+    unknown, contrary, again, predicted, n_corrected = [], [], [], [], 0
+    for row in _read_rows(path):
+        line, written = row.line, row.path
+        if row.origin == MODEL and not row.is_corrected:  # a prediction is not a person's label
             predicted.append(line)
             continue
-        label = check_label(unescape_formula(label), where=f"{path}, line {line}: ")
+        label = check_label(unescape_formula(row.label), where=f"{path}, line {line}: ")
         name = lookup.find(written)
+        n_corrected += row.is_corrected
         if name is None:
             unknown.append(f"line {line}: {written}")
         elif not label:
@@ -120,20 +141,13 @@ def read_labels(path: Path, names: Sequence[str], *, root: Path | None = None) -
             contrary.append(
                 f"lines {before} and {line}: {written} is '{_short(other)}' and '{_short(label)}'"
             )
-    problems = []
-    if unknown:
-        paths = count(len(unknown), "path")
-        problems.append(f"{paths} not found among the {len(names):,} items:\n{_lines(unknown)}")
     if contrary:
         labels = count(len(contrary), "contradictory label")
-        problems.append(f"{labels}:\n{_lines(contrary)}")
-    if problems:
-        raise InputError(
-            f"{path}: "
-            + "\n".join(problems)
-            + "\nCorrect or delete these lines. Paths are relative to the folder of images."
-        )
-    remarks = []
+        raise InputError(f"{path}: {labels}:\n{_lines(contrary)}\nCorrect or delete these lines.")
+    remarks = [*_remark_unknown(path, unknown, names, refuse=not (first or predicted))]
+    if n_corrected:
+        them = "It counts as your label" if n_corrected == 1 else "They count as your labels"
+        remarks.append(f"{path}: {count(n_corrected, 'prediction')} corrected by hand. {them}.")
     if predicted:
         words = "is a prediction" if len(predicted) == 1 else "are predictions"
         remarks.append(
@@ -148,18 +162,74 @@ def read_labels(path: Path, names: Sequence[str], *, root: Path | None = None) -
     return LabelsRead({name: label for name, (_, label) in first.items()}, tuple(remarks))
 
 
-def read_folder_names(names: Iterable[str]) -> dict[str, str]:
-    """Labels from the first folder of each path; none without one or in a folder "unlabelled".
+def check_class_from(class_from: str) -> None:
+    """Refuse what does not say which folder names the class."""
+    number = class_from.isdecimal() and int(class_from) > 0
+    if class_from not in (DEEPEST, WHOLE_PATH) and not number:
+        raise InputError(
+            f"class_from must be '{DEEPEST}' (the folder that holds the image), '{WHOLE_PATH}' "
+            f"(all folders), or the number of a level, 1 for the first, got '{class_from}'."
+        )
 
-    >>> read_folder_names(["leek/1.jpg", "2.jpg", "unlabelled/3.jpg"])
-    {'leek/1.jpg': 'leek'}
+
+def read_folder_names(names: Iterable[str], class_from: str = DEEPEST) -> dict[str, str]:
+    """Labels from the folders of each path: by default, the deepest folder names the class.
+
+    Folders of cameras (DCIM, what is directly in it, 100CANON) and of splits (train, validation,
+    test) are passed over. Images below a folder "unlabelled" have no label.
+
+    Args:
+        names: Of the items.
+        class_from: "deepest"; "path" for all folders, as in "animal/dog"; or the number of a level
+            as text, "1" for the first.
+
+    >>> names = ["Fruit/Apple/1.jpg", "2.jpg", "unlabelled/3.jpg", "train/leek/100CANON/4.jpg"]
+    >>> read_folder_names(names)
+    {'Fruit/Apple/1.jpg': 'Apple', 'train/leek/100CANON/4.jpg': 'leek'}
+    >>> read_folder_names(names, "path")
+    {'Fruit/Apple/1.jpg': 'Fruit/Apple', 'train/leek/100CANON/4.jpg': 'leek'}
     """
-    parts = {name: PurePosixPath(name).parts for name in names}
-    return {
-        name: folders[0]
-        for name, folders in parts.items()
-        if len(folders) > 1 and folders[0].lower() not in UNLABELLED_FOLDERS
-    }
+    check_class_from(class_from)
+    found = {}
+    for name in names:
+        if folders := named_folders(name):
+            if class_from == DEEPEST:
+                found[name] = folders[-1]
+            elif class_from == WHOLE_PATH:
+                found[name] = "/".join(folders)
+            elif len(folders) >= int(class_from):
+                found[name] = folders[int(class_from) - 1]
+    return found
+
+
+def named_folders(name: str) -> list[str]:
+    """The folders above an item that can name its class; none below a folder "unlabelled".
+
+    >>> named_folders("train/leek/100CANON/4.jpg"), named_folders("DCIM/Camera/5.jpg")
+    (['leek'], [])
+    """
+    folders = PurePosixPath(name).parts[:-1]
+    if any(each.lower() in UNLABELLED_FOLDERS for each in folders):
+        return []
+    above = ("", *folders)
+    return [
+        each
+        for each, parent in zip(folders, above, strict=False)
+        if not CAMERA_FOLDER.fullmatch(each)
+        and parent.lower() != "dcim"
+        and each.lower() not in SPLIT_FOLDERS
+    ]
+
+
+def remark_folders(names: Iterable[str]) -> list[str]:
+    """A remark about which folder named the class, where it could be another one."""
+    nested = next((folders for name in names if len(folders := named_folders(name)) > 1), None)
+    if nested is None:
+        return []
+    return [
+        f"The deepest folder names the class: {'/'.join(nested)} is '{nested[-1]}'. "
+        f"class_from=1 takes the first folder, class_from={WHOLE_PATH} all of them."
+    ]
 
 
 def check_truth(truth: str | None) -> None:
@@ -171,12 +241,14 @@ def check_truth(truth: str | None) -> None:
         )
 
 
-def read_truth(truth: str | None, names: Sequence[str], *, root: Path | None) -> LabelsRead:
+def read_truth(
+    truth: str | None, names: Sequence[str], *, root: Path | None, class_from: str = DEEPEST
+) -> LabelsRead:
     """True labels to compare with: a CSV file, or "folders" for the names of the sub-folders."""
     if truth is None:
         return LabelsRead({})
     if truth == FOLDERS:
-        return LabelsRead(read_folder_names(names))
+        return LabelsRead(read_folder_names(names, class_from))
     return read_labels(Path(truth), names, root=root)
 
 
@@ -316,6 +388,13 @@ class _Row(NamedTuple):
     origin: str
     confidence: str
     none_of_these: str
+    guess: str
+
+    @property
+    def is_corrected(self) -> bool:
+        """Whether a person replaced the model's label, which is kept as the guess."""
+        given = bool(self.label.strip() and self.guess)
+        return self.origin == MODEL and given and self.label.strip() != self.guess
 
 
 def _read_rows(path: Path) -> Iterable[_Row]:

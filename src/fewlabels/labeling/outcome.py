@@ -12,6 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fewlabels.confidence.calibration import coverage_at_accuracy
+from fewlabels.errors import InputError
 from fewlabels.fitting import Rows
 from fewlabels.io.words import count, listing
 from fewlabels.labeling.accuracy import (
@@ -34,7 +36,7 @@ from fewlabels.labeling.answer import (
 from fewlabels.labeling.inputs import Inputs
 from fewlabels.labeling.journal import MODEL, NONE
 from fewlabels.labeling.labels_file import check_enough
-from fewlabels.labeling.outputs import LabelRow, make_rows
+from fewlabels.labeling.outputs import LabelRow, check_abstain, make_rows
 from fewlabels.labeling.suggestions import (
     LIMITS,
     advise,
@@ -295,6 +297,7 @@ def label_inputs(
     method: str = DEFAULT_METHOD,
     settings: Mapping[str, str] | None = None,
     abstain: float = 0.0,
+    accuracy: float | None = None,
     none_of_these: bool = True,
 ) -> Outcome:
     """Labels for all items.
@@ -304,10 +307,18 @@ def label_inputs(
         method: Name of the method.
         settings: Values of its knobs other than the defaults, by name.
         abstain: Confidence below which a predicted label is left out of the rows.
+        accuracy: Instead of `abstain`: the smallest confidence is chosen with which this fraction
+            of the labels that are kept is expected to be right.
         none_of_these: Whether to compute the probability of belonging to none of the classes.
     """
     collection, labels = inputs.collection, inputs.labels
+    check_abstain(abstain, accuracy)
     remarks = check_enough(labels, len(collection))
+    if accuracy is not None and max(Counter(labels.values()).values()) < 2:
+        raise InputError(
+            f"accuracy={accuracy:g} needs two labels of a class, so that one can be hidden, got "
+            "one label per class. Label a second image of a class, or give abstain=CONFIDENCE."
+        )
     class_names = tuple(sorted(set(labels.values())))
     numbers = collection.number(labels, class_names)
     dataset = collection.provenance.get("dataset")
@@ -324,6 +335,12 @@ def label_inputs(
         wrong = find_contradictions(answer, numbers, least=LIMITS.contradicted)
         right = compare_hidden(vectors, numbers, answer, tuple(RIVALS)) if estimate else {}
     listed = collection.names[: inputs.n_listed]
+    if accuracy is not None:
+        unknown = numbers[: inputs.n_listed] < 0
+        found = torch.as_tensor(answer.probabilities[: inputs.n_listed][unknown])
+        threshold, kept = coverage_at_accuracy(found, wanted=accuracy) if len(found) else (0.0, 1.0)
+        abstain = min(threshold, 1.0)
+        remarks = (*remarks, describe_threshold(accuracy, threshold, kept))
     looks_like = {collection.names[each.row]: class_names[each.number] for each in wrong}
     hidden_right = {RIVALS[name]: n for name, n in right.items()}
     return Outcome(
@@ -370,6 +387,20 @@ def suggest_next(
     found = suggest(vectors, numbers, None, n=n + len(marks))
     names = [name for name in (collection.names[row] for row in found) if name not in marks]
     return names[:n], advise(None, numbers, None)
+
+
+def describe_threshold(accuracy: float, threshold: float, kept: float) -> str:
+    """One line: which predicted labels are kept for an accuracy.
+
+    >>> describe_threshold(0.95, 0.8312, 0.714)
+    'For an expected accuracy of 95%, labels from confidence 0.83 on are kept: 71% of them.'
+    """
+    if not kept:
+        return f"No predicted label is sure enough for an expected accuracy of {accuracy:.0%}."
+    return (
+        f"For an expected accuracy of {accuracy:.0%}, labels from confidence {threshold:.2f} on "
+        f"are kept: {kept:.0%} of them."
+    )
 
 
 def describe_rivals(estimate: Estimate, hidden_right: Mapping[str, int]) -> str:

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -10,6 +11,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from fewlabels.errors import InputError, MissingExtraError
+from fewlabels.io.cache import remember_links
 from fewlabels.io.files import (
     check_suffix,
     check_writable,
@@ -19,7 +21,7 @@ from fewlabels.io.files import (
     unwritable,
     write_file,
 )
-from fewlabels.io.words import escape_formula
+from fewlabels.io.words import escape_formula, unescape_formula
 from fewlabels.labeling.answer import Answer
 from fewlabels.labeling.collection import Collection
 from fewlabels.labeling.journal import MODEL, PERSON, GivenLabel
@@ -50,10 +52,19 @@ class LabelRow(NamedTuple):
     origin: str  # person, import, confirmed, model, or empty without a label
     # Of a given label: the class that the model sees there with confidence, if it is another one.
     looks_like: str = ""
+    # The model's label, kept where it is left out as too doubtful. A label that is not the guess
+    # beside it was corrected by a person: `read_labels` uses it.
+    guess: str = ""
 
 
-def check_abstain(abstain: float) -> None:
-    """Refuse what is not a confidence."""
+def check_abstain(abstain: float, accuracy: float | None = None) -> None:
+    """Refuse what is not a confidence, and an accuracy that is none or comes beside it."""
+    if accuracy is not None and (not 0 < accuracy <= 1 or abstain):
+        beside = f" beside abstain={abstain:g}" if abstain else ""
+        raise InputError(
+            "accuracy must be above 0 and up to 1, and it is given instead of abstain, "
+            f"got {accuracy:g}{beside}. 0.95 leaves out labels until 95 % of the others are right."
+        )
     if not 0 <= abstain <= 1:
         raise InputError(
             f"abstain must be a confidence from 0 to 1, got {abstain}. "
@@ -106,6 +117,7 @@ def make_rows(
                     second,
                     round(margin, 4),
                     MODEL if kept else "",
+                    guess=first,
                 )
             )
     return rows
@@ -145,13 +157,51 @@ def check_table(path: Path) -> None:
 
 def write_table(
     path: Path, rows: Sequence[LabelRow], none_of_these: Sequence[float] | None = None
-) -> None:
-    """Write a .csv or .parquet file; `none_of_these` as in `to_csv`."""
+) -> Path | None:
+    """Write a .csv or .parquet file; `none_of_these` as in `to_csv`.
+
+    A file that is there is overwritten, unless a person's labels in it would be lost: then it is
+    renamed first, and its new path is returned.
+    """
     check_table(path)
+    kept = None
+    if path.exists() and _has_more(path, rows):
+        names = (f"{path.stem}.before-{number}{path.suffix}" for number in itertools.count(1))
+        kept = next(each for each in map(path.with_name, names) if not each.exists())
+        try:
+            path.rename(kept)
+        except OSError as error:
+            raise unwritable(kept, error) from error
     if path.suffix.lower() == ".parquet":
         write_file(path, to_parquet(rows, none_of_these))
     else:
         write_file(path, to_csv(rows, none_of_these).encode())
+    return kept
+
+
+def _has_more(path: Path, rows: Sequence[LabelRow]) -> bool:
+    """Whether a file has labels of a person that `rows` lack, or was not written by fewlabels."""
+    try:
+        if path.suffix.lower() == ".parquet":
+            from pyarrow import parquet
+
+            table = parquet.read_table(path)
+            columns, found = table.column_names, table.to_pylist()
+        else:
+            reader = csv.DictReader(io.StringIO(path.read_text(encoding="utf-8-sig"), newline=""))
+            found = [{key: unescape_formula(cell) for key, cell in row.items()} for row in reader]
+            columns = list(reader.fieldnames or ())
+        now = {row.path: row.label for row in rows if row.origin not in (MODEL, "")}
+        labels = [
+            (each["path"], each["label"])
+            for each in found
+            if each["label"] and (each["origin"] != MODEL or each["label"] != each["guess"])
+        ]
+    except Exception:  # whatever it holds, it is not what fewlabels wrote
+        return True
+    return not set(columns) <= {*LabelRow._fields, NONE} or any(
+        now.get(name) != label for name, label in labels
+    )
 
 
 def to_parquet(rows: Sequence[LabelRow], none_of_these: Sequence[float] | None = None) -> bytes:
@@ -175,10 +225,11 @@ def write_label_studio(path: Path, rows: Sequence[LabelRow], *, prefix: str) -> 
 def to_label_studio(rows: Sequence[LabelRow], *, prefix: str) -> bytes:
     """Tasks for Label Studio's import, `<Choices name="label" toName="image">`.
 
-    Labels of the model become predictions; those that a person or a file gave, annotations.
+    Labels of the model become predictions, its guesses where it abstains too; those that a person
+    or a file gave, annotations.
 
     Args:
-        rows: Rows without a label become tasks without either.
+        rows: Rows without a label and a guess become tasks without either.
         prefix: What comes before each path, such as "/data/local-files/?d=photos/".
     """
     tasks = [_task(row, prefix) for row in rows]
@@ -187,15 +238,15 @@ def to_label_studio(rows: Sequence[LabelRow], *, prefix: str) -> bytes:
 
 def _task(row: LabelRow, prefix: str) -> dict[str, Any]:
     task: dict[str, Any] = {"data": {"image": prefix + quote(row.path)}}
-    if row.label:
+    if label := row.label or row.guess:
         choice = {
             "from_name": "label",
             "to_name": "image",
             "type": "choices",
-            "value": {"choices": [row.label]},
+            "value": {"choices": [label]},
         }
-        if row.origin == MODEL:
-            version = f"fewlabels ({row.origin})"
+        if row.origin in (MODEL, ""):
+            version = f"fewlabels ({MODEL})"
             found = {"model_version": version, "score": row.confidence, "result": [choice]}
             task["predictions"] = [found]
         else:
@@ -231,6 +282,8 @@ def file_into_folders(
     class_folders = [each for each in folder.iterdir() if each.is_dir()]
     for each in class_folders:
         remove_temporaries(each)  # of a killed run
+    if link and collection.root is not None:
+        remember_links(folder, collection.root)
     inside = [path for each in class_folders for path in each.iterdir()]
     return sum(path not in filed for path in inside)
 

@@ -26,6 +26,7 @@ from fewlabels.io.stamps import Stamp
 from fewlabels.io.words import count
 from fewlabels.labeling.collection import Collection, Extraction
 from fewlabels.labeling.journal import COPY, IMPORT, GivenLabel, Journal
+from fewlabels.labeling.moved import UNREAD, Moved, add_digests, file_stamp, find_moved, rename_rows
 from fewlabels.labeling.text_copy import read_copy
 
 DATABASE, FEATURES, THUMBNAILS, LOCK = (
@@ -36,7 +37,6 @@ DATABASE, FEATURES, THUMBNAILS, LOCK = (
 )
 ROOT, BACKBONE, TITLE, TOKEN, PORT = "root", "backbone", "title", "token", "port"  # in `about`
 READ_ONLY = "Copy the project to a place where you may write, or read it with `fewlabels label`."
-UNREAD = "unread "  # before the stamp of an image that could not be read
 
 
 class Project:
@@ -139,18 +139,48 @@ class Project:
         if not root.is_dir():
             raise FileFormatError(
                 f"{root}, the folder of images of {self.folder}, is gone. Put it back, "
-                f"or tell its new place: `fewlabels serve {self.folder} --photos FOLDER`."
+                f"or tell its new place: `fewlabels serve {self.folder} --photos FOLDER`. "
+                f"Labels alone: `fewlabels export {self.folder} --to csv -o FOLDER`."
             )
         return read_images(root)
 
-    def move_photos(self, root: Path) -> None:
-        """Take another folder as that of the images, which were moved there."""
-        known = self.journal.stamps
-        if not any(name in known for name in read_images(root).names):
+    def move_photos(self, root: Path) -> str:
+        """Take another folder as that of the images, which were moved there; returns a remark.
+
+        `follow` gives them their new names.
+        """
+        if self.folder.resolve().is_relative_to(root.resolve()):
+            raise InputError(
+                f"photos must not hold the project {self.folder} itself, got {root}. "
+                "Move the project to another folder, or name the one that holds the images."
+            )
+        n = self._find_moved(read_images(root)).n_found
+        if n == 0:
             raise InputError(
                 f"photos must hold images of {self.folder}, got {root}, which has none of them."
             )
         self.journal.describe({ROOT: str(root.resolve())})
+        return f"{n:,} of {count(len(self.journal.stamps), 'image')} found in {root}."
+
+    def _find_moved(self, images: ImageSet) -> Moved:
+        return find_moved(images, stamps_of(images), self.journal.stamps)
+
+    def follow(self, images: ImageSet) -> list[str]:
+        """Give items the names that their images have now, by content; returns remarks."""
+        moved = self._find_moved(images).names
+        if not moved:
+            return []
+        path, aside = self.folder / FEATURES, self.folder / f"before.{FEATURES}"
+        features = None
+        with suppress(FileFormatError):  # `refresh` computes them again
+            features = rename_rows(FeatureSet.load(path), moved)
+            path.replace(aside)  # never used under wrong names, even if this process is killed now
+        self.journal.rename_items(moved)
+        if features is not None:
+            features.save(path)
+            aside.unlink(missing_ok=True)
+        n = sum(name in set(images.names) for name in moved.values())
+        return [f"{count(n, 'image')} moved or renamed since: labels and decisions follow."]
 
     def load(self, images: ImageSet | None = None) -> Collection:
         """The items that are there now, with their features and pictures.
@@ -189,7 +219,7 @@ class Project:
         return [
             name
             for name, stamp in stamps_of(images).items()
-            if known.get(name, "").removeprefix(UNREAD) != stamp
+            if file_stamp(known.get(name, "").removeprefix(UNREAD)) != stamp
         ]
 
     def refresh(self, images: ImageSet, extraction: Extraction) -> list[str]:
@@ -201,12 +231,12 @@ class Project:
         if not self.backbone:
             return []
         known, stamps = self.journal.stamps, stamps_of(images)
-        if all(known.get(name) == stamps[name] for name in stamps):
+        if all(file_stamp(known.get(name, "")) == stamps[name] for name in stamps):
             with suppress(FileFormatError):
                 FeatureSet.load(self.folder / FEATURES)
                 return []
         features, remarks = replace(extraction, backbone=self.backbone)(images)
-        self.keep_features(features, stamps)
+        self.keep_features(features, add_digests(stamps, extraction.digests(images)))
         return remarks
 
     @classmethod

@@ -49,7 +49,7 @@ from fewlabels.labeling.journal import (
     SKIP,
     ModelLabel,
 )
-from fewlabels.labeling.labels_file import check_label, read_labels, remark_lost
+from fewlabels.labeling.labels_file import DEEPEST, check_label, read_labels, remark_lost
 from fewlabels.labeling.outputs import LabelRow, make_rows
 from fewlabels.labeling.places import place
 from fewlabels.labeling.project import Project, check_place, is_project
@@ -436,6 +436,7 @@ def open_session(
     extraction: Extraction = Extraction(),  # noqa: B008 - it is frozen
     method: str = DEFAULT_METHOD,
     settings: Mapping[str, str] | None = None,
+    class_from: str = DEEPEST,
     on_remark: Callable[[str], None] = lambda _: None,
 ) -> Session:
     """A session of a project, which is begun if it does not exist yet.
@@ -447,6 +448,7 @@ def open_session(
         extraction: How images become features.
         method: Name of the method.
         settings: Values of its knobs other than the defaults, by name.
+        class_from: Which sub-folder names the class in a new project, as in `label_folder`.
         on_remark: Gets the remarks about images and labels.
     """
     check_method(method, settings)
@@ -464,7 +466,7 @@ def open_session(
     else:
         named = identify(photos)
         check_place(folder, named.root)
-        inputs = read_inputs(named, labels=labels, extraction=extraction)
+        inputs = read_inputs(named, labels=labels, extraction=extraction, class_from=class_from)
         collection, remarks = inputs.collection, list(inputs.remarks)
         project = inputs.begin_project(folder)
     try:
@@ -496,16 +498,17 @@ def _update(
     project: Project, photos: Path | None, labels: Path | None, extraction: Extraction
 ) -> tuple[Collection, list[str]]:
     """The items of a project after new images and labels were added, and remarks."""
-    moved = photos is not None and project.root is not None and not project.root.is_dir()
-    if photos is not None and moved and photos.is_dir():
-        project.move_photos(photos)
+    remarks = []
+    if photos is not None and project.root not in (None, photos.resolve()) and photos.is_dir():
+        remarks.append(project.move_photos(photos))
     if photos is not None and not _is_of(project, photos):
         raise InputError(
             f"photos must be left out for {project.folder}, which is a project of "
             f"{project.root or 'features'}, not of {photos}. Or name another project."
         )
     images = project.list_images()
-    remarks = [] if images is None else project.refresh(images, extraction)
+    if images is not None:
+        remarks += [*project.follow(images), *project.refresh(images, extraction)]
     collection = project.load(images)
     if labels is not None:
         known = collection.names if images is None else known_names(images)

@@ -11,10 +11,9 @@ from fewlabels.io.moves import Move, begin_moves, check_journal, finish_moves
 from fewlabels.io.words import count, listing
 from fewlabels.labeling.exports.base import Item
 from fewlabels.labeling.exports.export import find_items
+from fewlabels.labeling.labels_file import DEEPEST, DOUBTFUL_FOLDER, NONE_FOLDER
 from fewlabels.labeling.outputs import check_abstain, folder_names
 
-NONE_FOLDER = "none of these"  # of images that a person, or most probably the model, gave no class
-DOUBTFUL_FOLDER = "doubtful"  # of images whose label is less sure than asked for
 JOURNALS = "moves-*.jsonl"
 OUTLIER = 0.5  # probability of no class from which an image is put there
 
@@ -42,6 +41,7 @@ def move_photos(
     *,
     labels: str | Path | None = None,
     photos: str | Path | None = None,
+    class_from: str = DEEPEST,
     abstain: float = 0.0,
     dry_run: bool = False,
 ) -> Moved:
@@ -55,11 +55,12 @@ def move_photos(
         output: Where the folders of the classes are made; not inside the folder of images.
         labels: As in `export_labels`.
         photos: As in `export_labels`.
+        class_from: As in `export_labels`.
         abstain: Confidence, 0 to 1, below which an image is doubtful.
         dry_run: Only say what would be moved.
     """
     check_abstain(abstain)
-    found = find_items(source, labels=labels, photos=photos)
+    found = find_items(source, labels=labels, photos=photos, class_from=class_from)
     output = Path(output)
     if found.root is None or not found.root.is_dir():
         raise InputError(f"source must have a folder of images, got {source}, which has none.")

@@ -14,10 +14,12 @@ from typing import Any, NamedTuple
 
 from PIL import Image
 
-from fewlabels.data.decoding import ORIENTATION, UnreadableImageError
+from fewlabels.data.decoding import ORIENTATION, UnreadableImageError, decode, known_formats
+from fewlabels.data.listing import AVIF, HEIC
 from fewlabels.errors import InputError, unknown_choice
 
 TRAIN, VALIDATION, TEST = "train", "validation", "test"
+JPEG_QUALITY = 95  # of pictures that few programs read, written as JPEG
 SHORT_SPLITS = {TRAIN: "train", VALIDATION: "val", TEST: "test"}
 
 
@@ -31,6 +33,7 @@ class Item(NamedTuple):
     file: Path | None = None  # where the picture is; None without one
     none_of_these: float = 0.0  # probability of belonging to no class, where it is known
     split: str = ""  # train, validation, test, or "" where there are no splits
+    guess: str = ""  # the model's label, kept where it is left out as too doubtful
 
     @property
     def is_of_no_class(self) -> bool:
@@ -78,10 +81,26 @@ class Dataset:
         """Copy or link a picture to `target`, a path where there is nothing."""
         assert item.file is not None, "`export_labels` gives such formats only items with a file"
         target.parent.mkdir(parents=True, exist_ok=True)
-        if self.link:
+        if is_rare(item.path):
+            decode(item.file, where=item.path).save(target, quality=JPEG_QUALITY)
+        elif self.link:
             target.symlink_to(item.file.absolute())
         else:
             shutil.copy2(item.file, target)
+
+
+def is_rare(path: str) -> bool:
+    """Whether few programs read a picture, by its name: it is written as JPEG then."""
+    return path.lower().endswith((*HEIC, *AVIF))
+
+
+def file_name(path: str) -> str:
+    """The name under which a picture is written.
+
+    >>> file_name("a/IMG_1.HEIC"), file_name("a/1.png")
+    ('a/IMG_1.jpg', 'a/1.png')
+    """
+    return str(PurePosixPath(path).with_suffix(".jpg")) if is_rare(path) else path
 
 
 def keep_names(labels: set[str]) -> dict[str, str]:
@@ -138,7 +157,7 @@ def unique_names(paths: Iterable[str], *, stems: bool = False) -> list[str]:
     ['1.jpg', '1-2.png']
     """
     names, taken = [], set[str]()
-    for each in map(PurePosixPath, paths):
+    for each in (PurePosixPath(file_name(path)) for path in paths):
         number, stem = 2, each.stem
         while (key := (stem if stems else stem + each.suffix).lower()) in taken:
             stem, number = f"{each.stem}-{number}", number + 1
@@ -150,7 +169,7 @@ def unique_names(paths: Iterable[str], *, stems: bool = False) -> list[str]:
 def picture_size(item: Item) -> tuple[int, int]:
     """Width and height of a picture in pixels, upright by its EXIF tag."""
     try:
-        with Image.open(item.file or "") as image:
+        with Image.open(item.file or "", formats=known_formats()) as image:
             turned = image.getexif().get(ORIENTATION, 1) >= 5
             return (image.height, image.width) if turned else image.size
     except Exception as error:  # damaged bytes raise errors of any class

@@ -9,6 +9,7 @@ from fewlabels.labeling.exports.base import (
     SHORT_SPLITS,
     Dataset,
     Format,
+    is_rare,
     picture_size,
     register,
     write_json,
@@ -25,9 +26,10 @@ def write_coco(folder: Path, data: Dataset) -> None:
         short = SHORT_SPLITS.get(split, "default")
         images, annotations = [], []
         for number, item in enumerate(data.of(split), start=1):
-            data.place(item, folder / "images" / short / item.path)
+            name = f"{item.path}.jpg" if is_rare(item.path) else item.path
+            data.place(item, folder / "images" / short / name)
             width, height = picture_size(item)
-            images.append({"id": number, "file_name": item.path, "width": width, "height": height})
+            images.append({"id": number, "file_name": name, "width": width, "height": height})
             annotations.append(
                 {
                     "id": number,

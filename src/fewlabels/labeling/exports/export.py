@@ -15,6 +15,7 @@ from fewlabels.errors import FileFormatError, InputError
 from fewlabels.features import FeatureSet, read_features
 from fewlabels.features.extraction import Progress
 from fewlabels.features.store import FeatureStore
+from fewlabels.io.cache import remember_links
 from fewlabels.io.files import make_folder, unwritable
 from fewlabels.io.words import count, listing
 from fewlabels.labeling.collection import Collection, Extraction, known_names
@@ -24,6 +25,7 @@ from fewlabels.labeling.exports.base import (
     Format,
     Item,
     find_format,
+    is_rare,
 )
 from fewlabels.labeling.exports.splits import (
     NEAR,
@@ -35,9 +37,16 @@ from fewlabels.labeling.exports.splits import (
 from fewlabels.labeling.inputs import Named, identify
 from fewlabels.labeling.journal import IMPORT, MODEL, PERSON
 from fewlabels.labeling.journal import NONE as NO_CLASS
-from fewlabels.labeling.labels_file import LabelsWritten, read_folder_names, read_label_rows
+from fewlabels.labeling.labels_file import (
+    DEEPEST,
+    LabelsWritten,
+    read_folder_names,
+    read_label_rows,
+    remark_folders,
+)
+from fewlabels.labeling.moved import find_moved, rename_rows
 from fewlabels.labeling.outputs import LABEL_STUDIO_PREFIX, check_abstain
-from fewlabels.labeling.project import FEATURES, Project
+from fewlabels.labeling.project import FEATURES, Project, stamps_of
 
 MOST_IN_GROUP = 0.2  # of all images: a larger group is worth a remark
 MOST_SHOWN = 8  # classes or paths that a remark names
@@ -70,6 +79,7 @@ def export_labels(
     output: str | Path,
     labels: str | Path | None = None,
     photos: str | Path | None = None,
+    class_from: str = DEEPEST,
     split: Sequence[float] | None = None,
     near: float = NEAR,
     seed: int = 0,
@@ -92,6 +102,7 @@ def export_labels(
         labels: CSV file with columns path and label, such as labels.csv, predictions included. If
             left out: decisions and the model's labels of the project, or sub-folders of `source`.
         photos: Where the images of a project are now, if they were moved.
+        class_from: Which sub-folder names the class, as in `label_folder`.
         split: Fractions of train and validation, or of train, validation and test. Images with
             equal files or similar features are never divided.
         near: Cosine of features from which images are similar; 1 compares files only.
@@ -116,7 +127,7 @@ def export_labels(
     fractions = check_fractions(split)
     check_near(near)
     check_abstain(abstain)
-    found = find_items(source, labels=labels, photos=photos)
+    found = find_items(source, labels=labels, photos=photos, class_from=class_from)
     _check_output(output, found.root)
     items, remarks = _choose(form, found.items, abstain)
     n_similar = 0
@@ -145,6 +156,10 @@ def export_labels(
         label_studio_prefix,
     )
     _write(form, output, data)
+    if form.needs_pictures and (n_rare := sum(is_rare(item.path) for item in items)):
+        remarks.append(f"{count(n_rare, 'image')} written as JPEG: few programs read HEIC or AVIF.")
+    if link and found.root is not None:
+        remember_links(output, found.root)
     counts = Counter(item.split for item in items)
     renamed = [f"'{old}' as '{new}'" for old, new in data.target_names.items() if old != new]
     if renamed:
@@ -177,7 +192,11 @@ class Found(NamedTuple):
 
 
 def find_items(
-    source: str | Path, *, labels: str | Path | None = None, photos: str | Path | None = None
+    source: str | Path,
+    *,
+    labels: str | Path | None = None,
+    photos: str | Path | None = None,
+    class_from: str = DEEPEST,
 ) -> Found:
     """The items of a project, a folder or a file of features; arguments as in `export_labels`."""
     named = identify(Path(source))
@@ -186,7 +205,7 @@ def find_items(
         return _of_project(named, root, labels, is_moved=photos is not None)
     if photos is not None:
         raise InputError(f"photos must be left out unless a project is given, got {photos}.")
-    return _of_folder(named, labels)
+    return _of_folder(named, labels, class_from)
 
 
 def _of_project(
@@ -197,30 +216,39 @@ def _of_project(
     with Project.open(named.path) as project:
         given, marks = project.journal.current, project.journal.marks
         predicted, title = project.journal.model_labels, project.title
-        names = dict.fromkeys([*project.journal.stamps, *given])
+        stamps = project.journal.stamps
+        names = dict.fromkeys([*stamps, *given])
     remarks = []
     files: dict[str, Path] = {}
+    moved: dict[str, str] = {}
     if root is not None and (root.is_dir() or is_moved):
-        files = _files(read_images(root))
+        images = read_images(root)
+        files = _files(images)
+        moved = find_moved(images, stamps_of(images), stamps).names
     elif root is not None:
         remarks.append(f"{root}, the folder of images, is gone: only labels can be written.")
     items = []
     for name in names:
-        file = files.get(name)
+        place = moved.get(name, name)
+        file = files.get(place)
         if name in given:
-            items.append(Item(name, given[name].label, given[name].origin, 1.0, file))
+            items.append(Item(place, given[name].label, given[name].origin, 1.0, file))
         elif marks.get(name) == NO_CLASS:
-            items.append(Item(name, "", PERSON, 1.0, file))
+            items.append(Item(place, "", PERSON, 1.0, file))
         elif name in predicted:
             each = predicted[name]
-            items.append(Item(name, each.label, MODEL, round(each.confidence, 4), file))
+            items.append(Item(place, each.label, MODEL, round(each.confidence, 4), file))
         else:
-            items.append(Item(name, "", "", 0.0, file))
-    path = named.path / FEATURES
-    return Found(title, root, items, lambda _: FeatureSet.load(path), tuple(remarks))
+            items.append(Item(place, "", "", 0.0, file))
+
+    def features_of(how: Extraction) -> FeatureSet:  # noqa: ARG001 - they are there
+        return rename_rows(FeatureSet.load(named.path / FEATURES), moved)
+
+    return Found(title, root, items, features_of, tuple(remarks))
 
 
-def _of_folder(named: Named, labels: str | Path | None) -> Found:
+def _of_folder(named: Named, labels: str | Path | None, class_from: str) -> Found:
+    remarks = list[str]()
     if named.root is None:
         features = read_features(named.path, labels_needed=False)
         collection = Collection.of_features(features)
@@ -237,7 +265,9 @@ def _of_folder(named: Named, labels: str | Path | None) -> Found:
     else:
         images = read_images(named.root)
         names, files = known_names(images), _files(images)
-        own = read_folder_names(images.names)
+        own = read_folder_names(images.names, class_from)
+        if labels is None and class_from == DEEPEST:
+            remarks = remark_folders(images.names)
 
         def features_of(how: Extraction) -> FeatureSet:
             return how(images)[0]
@@ -250,7 +280,9 @@ def _of_folder(named: Named, labels: str | Path | None) -> Found:
     for name in names:
         label, origin, confidence, none = written.labels.get(name, ("", "", 0.0, 0.0))
         items.append(Item(name, label, origin, confidence, files.get(name), none))
-    return Found(named.path.resolve().stem, named.root, items, features_of, written.remarks)
+    return Found(
+        named.path.resolve().stem, named.root, items, features_of, (*remarks, *written.remarks)
+    )
 
 
 def _files(images: ImageSet) -> dict[str, Path]:
@@ -260,11 +292,12 @@ def _files(images: ImageSet) -> dict[str, Path]:
 
 def _choose(form: Format, items: list[Item], abstain: float) -> tuple[list[Item], list[str]]:
     """The items that a format can write, and remarks about the others."""
+    kept = [item._replace(guess=item.label) if item.is_predicted else item for item in items]
     kept = [
         item._replace(label="", origin="")
         if item.is_predicted and item.confidence < abstain
         else item
-        for item in items
+        for item in kept
     ]
     labelled = [item for item in kept if item.label]
     if not labelled:

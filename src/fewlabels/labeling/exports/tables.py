@@ -1,4 +1,4 @@
-"""Tables: path, label, split, confidence, origin; as CSV or parquet."""
+"""Tables: path, label, split, confidence, origin, guess; as CSV or parquet."""
 
 import csv
 import io
@@ -7,7 +7,7 @@ from pathlib import Path
 from fewlabels.errors import MissingExtraError
 from fewlabels.labeling.exports.base import Dataset, Format, register
 
-COLUMNS = ("path", "label", "split", "confidence", "origin")
+COLUMNS = ("path", "label", "split", "confidence", "origin", "guess")
 
 
 def write_csv(folder: Path, data: Dataset) -> None:
