@@ -112,6 +112,19 @@ def test_rows_keep_what_was_published_and_ours_is_what_was_measured(published):
     assert float(words[6].split()[-1]) == pytest.approx(np.hypot(cell["ci95"], 0.22), abs=0.01)
 
 
+def test_methods_of_other_papers_are_measured_on_one_of_ten_episodes(published):
+    _, reports = published
+    report = reports["table2"]
+    cells = [
+        row["ours"]["1"]
+        for row in report.data["rows"]
+        if row["rival"] and row["features"] == "cifar-fs/wrn28-10"
+    ]
+    assert [cell["method"] for cell in cells] == ["cosine-head", "sgc"]
+    assert {cell["n_episodes"] for cell in cells} == {max(report.data["n_episodes"] // 10, 2)}
+    assert any("Transfer+SGC = sgc" in note and "one of 10" in note for note in report.notes)
+
+
 def test_without_features_nothing_is_filled_in(bare):
     for name in read_published().tables:
         words = [

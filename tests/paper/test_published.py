@@ -151,7 +151,10 @@ def test_every_row_can_be_shown_and_ours_can_be_run():
         assert row.setting in ("inductive", "transductive")
         assert set(row.published) == set(SHOTS)
         assert all(20 < value.accuracy < 100 for value in row.published.values())
-        assert (row.variant is None) == (row.features is None)
+        assert row.variant is None or row.rival is None
+        assert ((row.variant or row.rival) is None) == (row.features is None)
+        if row.rival:
+            assert row.rival in VARIANTS
         if row.variant:
             assert row.variant in VARIANTS
             assert row.features.startswith(f"{row.dataset}/")

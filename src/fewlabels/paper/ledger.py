@@ -21,6 +21,7 @@ from fewlabels.io.stamps import short_hash
 from fewlabels.methods import ConfiguredMethod
 from fewlabels.paper.library import FeatureSource, Library
 
+OF_EPISODES = ("queries", "n_way", "draws", "share")
 CELLS, DIGEST = "cells.json", "digest"
 AT_ONCE = 10  # methods that share their draws; an interruption loses at most these, ten seconds
 VARIANTS = {  # name: (method, its pipeline where it is not the method's own)
@@ -29,6 +30,10 @@ VARIANTS = {  # name: (method, its pipeline where it is not the method's own)
     "kmeans": ("kmeans", None),
     "map": ("map", None),
     "map-without-pt": ("map", "center | unit"),  # Table 6 drops all of Eq. (1), the unit norm too
+    # Of other papers, without the power transform.
+    "s2m2": ("cosine-head", "unit"),
+    "bd-cspn": ("bd-cspn", "unit"),
+    "sgc": ("sgc", "unit"),
 }
 Measurement = dict[str, Any]  # what EvaluationResult.to_dict gives, and the machine
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -49,12 +54,13 @@ class Experiment:
     queries: str = "15"
     n_way: int = 5
     draws: str = "authors"  # as in the paper
+    share: int = 1  # one of so many episodes is measured
 
     @property
     def kind(self) -> tuple[Any, ...]:
         """Experiments of one kind share episodes and row-wise preprocessing."""
         rowwise = str(self.method.pipeline.rowwise)
-        return (self.source, self.n_way, self.n_shot, self.queries, self.draws, rowwise)
+        return (self.source, self.n_way, self.n_shot, self.queries, self.draws, self.share, rowwise)
 
 
 def make_experiment(
@@ -63,10 +69,10 @@ def make_experiment(
     """An experiment with the paper's settings for the dataset.
 
     Args:
-        **options: queries, n_way and draws of `Experiment`; knobs of the method.
+        **options: queries, n_way, draws and share of `Experiment`; knobs of the method.
     """
     name, pipeline = VARIANTS[variant]
-    kind = {key: options.pop(key) for key in ("queries", "n_way", "draws") if key in options}
+    kind = {key: options.pop(key) for key in OF_EPISODES if key in options}
     dataset = source.dataset
     method = configure(name, n_shot=n_shot, dataset=dataset, pipeline=pipeline, **options)
     return Experiment(source, method, n_shot, **kind)
@@ -97,7 +103,11 @@ class Ledger:
         method, source = experiment.method, experiment.source
         what = [self.library.load(source).fingerprint, method.name, str(method.pipeline)]
         episodes = [experiment.n_way, experiment.n_shot, experiment.queries, experiment.draws]
-        return self._hash(what, method.settings, [*episodes, self.seed, self.n_episodes])
+        return self._hash(what, method.settings, [*episodes, self.seed, self._count(experiment)])
+
+    def _count(self, experiment: Experiment) -> int:
+        """How many episodes are measured."""
+        return max(self.n_episodes // experiment.share, 2)
 
     def _key_of(self, cell: Measurement) -> str:
         """The key that a measured cell would have, had this code measured it."""
@@ -136,7 +146,7 @@ class Ledger:
         first = group[0]
         how: dict[str, Any] = {
             **{"n_way": first.n_way, "n_shot": first.n_shot, "queries": first.queries},
-            **{"n_episodes": self.n_episodes, "draws": first.draws, "seed": self.seed},
+            **{"n_episodes": self._count(first), "draws": first.draws, "seed": self.seed},
         }
         methods, features = [each.method for each in group], self.library.load(first.source)
         on_progress = self.on_progress

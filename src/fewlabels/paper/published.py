@@ -26,7 +26,7 @@ class Accuracy(NamedTuple):
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a table; `variant` and `features` are None for methods of other papers."""
+    """A row of a table; `variant` is None for methods of other papers."""
 
     dataset: str
     setting: str
@@ -34,6 +34,7 @@ class Row:
     backbone: str
     published: Mapping[int, Accuracy]  # by shots; empty where the paper has no such row
     variant: str | None = None  # how to measure it, see `ledger.VARIANTS`
+    rival: str | None = None  # likewise, of another paper
     features: str | None = None  # dataset/backbone
     system: str | None = None  # of another paper, trained here: folder in artifacts/*/systems
 

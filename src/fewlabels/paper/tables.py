@@ -12,6 +12,7 @@ from fewlabels.paper.report import Report, describe_run, difference, label, sour
 from fewlabels.paper.systems import describe_systems, find_recorded
 
 ABSENT = "no features"  # our number could be measured if its features were here
+RIVAL_SHARE = 10  # methods of other papers take up to 40 ms per episode: one of ten is measured
 BEYOND = {"table6": ("cub", "cifar-fs")}  # datasets that are not in the paper's table
 
 
@@ -77,6 +78,8 @@ def _source(row: Row) -> FeatureSource:
 
 
 def _entry(row: Row, n_shot: int) -> Experiment:
+    if row.rival:
+        return make_experiment(_source(row), row.rival, n_shot=n_shot, share=RIVAL_SHARE)
     return make_experiment(_source(row), str(row.variant), n_shot=n_shot)
 
 
@@ -99,7 +102,7 @@ def _words(row: Row, ledger: Ledger, *, with_setting: bool) -> tuple[str, ...]:
 
 
 def _data(row: Row, ledger: Ledger) -> dict[str, Any]:
-    kept = ("dataset", "setting", "method", "backbone", "variant", "features", "system")
+    kept = ("dataset", "setting", "method", "backbone", "variant", "rival", "features", "system")
     ours = {str(n): _ours(row, n, ledger) for n in SHOTS}
     return {
         **{name: getattr(row, name) for name in kept},
@@ -119,6 +122,8 @@ def _notes(rows: list[Row], ledger: Ledger) -> list[str]:
                 used_knobs = [(name, at) for name, at in method.settings.items() if name != "prior"]
                 knobs = "".join(f", {name} {at:g}" for name, at in used_knobs)
                 line = f"{row.method} = {method.name} after '{method.pipeline}'{knobs}"
+                if row.rival:
+                    line += f", one of {RIVAL_SHARE} episodes"
                 used.setdefault(line, []).append(DATASETS[row.dataset])
         notes += [
             f"{n_shot}-shot {line} ({', '.join(dict.fromkeys(datasets))})"
