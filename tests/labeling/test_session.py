@@ -12,9 +12,11 @@ import pytest
 
 from fewlabels.confidence import outliers
 from fewlabels.errors import InputError
+from fewlabels.labeling import state as state_module
 from fewlabels.labeling.answer import solve
 from fewlabels.labeling.project import DATABASE, Project
 from fewlabels.labeling.session import Session
+from fewlabels.labeling.state import Told
 
 
 @pytest.fixture
@@ -252,8 +254,22 @@ def test_differences_to_a_state_that_the_page_has(session):
         assert told["since"] == last["version"]
         assert apply(told, last) == whole
         last = whole
-    assert session.to_dict(session.state, last["version"])["labels"] == ([], [])
+    assert set(session.to_dict(session.state, last["version"])["labels"]) == {"#"}
     assert "since" not in session.to_dict(session.state, 7)  # of another server
+
+
+def test_confidences_of_many_items_are_coarse_and_never_too_high(session, monkeypatch):
+    state = search(session)
+    truth = 1000 * state.answer.confidences
+    fine = np.array(Told(session.collection).to_dict(state)["confidence"])
+    monkeypatch.setattr(state_module, "MANY", 5)
+    told = Told(session.collection).to_dict(state)
+    coarse, below = np.array(told["confidence"]), told["doubtful_below"]
+    assert told["step"] == 50
+    assert (coarse <= fine).all()
+    assert (fine <= truth).all()
+    assert (truth - coarse < 100).all()
+    np.testing.assert_array_equal(coarse < below, truth < below)  # the same ones are doubtful
 
 
 def apply(told, last):
@@ -263,17 +279,15 @@ def apply(told, last):
         told["classes"].index(name) if name in told["classes"] else -1 for name in last["classes"]
     ]
     whole["labels"] = [place[label] if label >= 0 else -1 for label in last["labels"]]
-    whole["marks"] = list(last["marks"])
-    for key in ("labels", "marks"):
-        row = 0
-        for step, value in zip(*told[key], strict=True):
-            row += step
-            whole[key][row] = str(value) if key == "marks" else value
-    codes = [ord(each) - ord("#") for each in told["confidence"]]
-    steps = [-(code + 1) // 2 if code % 2 else code // 2 for code in codes]
-    whole["confidence"] = [
-        sum(pair) for pair in zip(last["confidence"], [10 * s for s in steps], strict=True)
-    ]
+    whole["marks"], whole["confidence"] = list(last["marks"]), list(last["confidence"])
+    for key, read in (
+        ("labels", lambda code: code - 1),
+        ("confidence", lambda code: told["step"] * code),
+        ("marks", str),
+    ):
+        for row, character in enumerate(told[key]):
+            if character != "#":
+                whole[key][row] = read(ord(character) - ord("#") - 1)
     whole["marks"] = "".join(whole["marks"])
     if "outliers" not in told:
         whole["outliers"] = [each for each in last["outliers"] if whole["marks"][each[0]] == "0"]

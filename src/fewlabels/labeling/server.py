@@ -125,7 +125,7 @@ class Reversed(BaseModel):
 def make_app(session: Session, *, token: str, port: int, host: str = HOST) -> FastAPI:
     """The application; each request runs in a thread, so that none waits for a picture."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    app.add_middleware(GZipMiddleware, minimum_size=4096, compresslevel=4)  # 3 ms of 30,000 images
+    app.add_middleware(GZipMiddleware, minimum_size=4096, compresslevel=6)  # 5 ms of 30,000 images
     largest = LARGEST_BODY + BYTES_PER_ITEM * len(session.collection)
     app.add_middleware(Guard, token=token, port=port, host=host, largest=largest)
     thumbnails = Thumbnails(session.collection, session.project.folder / THUMBNAILS)

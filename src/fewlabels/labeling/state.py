@@ -14,11 +14,14 @@ from fewlabels.labeling.accuracy import Estimate, estimate_sizes
 from fewlabels.labeling.answer import Answer
 from fewlabels.labeling.collection import Collection
 from fewlabels.labeling.journal import CONFIRMED, IMPORT, NONE, PERSON, SKIP, Batch, GivenLabel
-from fewlabels.labeling.suggestions import advise, doubtful_below
+from fewlabels.labeling.suggestions import LIMITS, advise, doubtful_below
 
 PERMILLE = 1000  # confidences are sent as whole numbers
-PERCENT = 10  # in whole per cent, as the page shows them: finer ones would change with every label
-FIRST_STEP = ord("#")  # after the quote, which JSON would escape
+# In steps of these thousandths: finer ones would change with every label, and of many items each
+# answer would be large. All divide `LIMITS.doubtful`.
+STEP, STEP_OF_MANY, STEP_OF_MANY_DOUBTFUL = 10, 50, 100
+MANY = 10_000  # items
+UNCHANGED = ord("#")  # after the quote, which JSON would escape
 N_SHOWN = 16  # last states sent, to which an answer can tell the differences
 MARKS = {PERSON: "1", IMPORT: "2", CONFIRMED: "3", NONE: "4", SKIP: "5"}  # "0" is the model's
 
@@ -63,6 +66,7 @@ class Shown(NamedTuple):
     confidence: NDArray[np.int64]  # (N,) thousandths
     marks: NDArray[np.uint8]  # (N,) characters, see MARKS
     outliers: list[tuple[int, int]]  # rows, with thousandths
+    step: int  # of confidences, thousandths
 
     def to_dict(self) -> dict[str, Any]:
         """All of it."""
@@ -74,41 +78,29 @@ class Shown(NamedTuple):
         }
 
     def since(self, last: "Shown") -> dict[str, Any]:
-        """What differs from another state of the same items; of confidences, by how much."""
+        """What differs from another state of the same items, as `_differences` writes it."""
         number = {name: number for number, name in enumerate(self.classes)}
         numbers = np.array([*(number.get(name, -1) for name in last.classes), -1])
-        labels, marks = numbers[last.labels], self.marks - ord("0")
         different = {
-            "labels": _changes(labels != self.labels, self.labels),
-            "confidence": _steps((self.confidence - last.confidence) // PERCENT),
-            "marks": _changes(last.marks != self.marks, marks),
+            "labels": _differences(numbers[last.labels], self.labels, first=-1),
+            "confidence": _differences(last.confidence // self.step, self.confidence // self.step),
+            "marks": _differences(last.marks, self.marks, first=ord("0")),
         }
         still = [(row, p) for row, p in last.outliers if self.marks[row] == ord("0")]
         return different if still == self.outliers else {**different, "outliers": self.outliers}
 
 
-def _changes(
-    changed: NDArray[np.bool_], values: NDArray[np.integer[Any]]
-) -> tuple[list[int], list[int]]:
-    """The rows that changed, each as its distance from the one before, and their values.
+def _differences(
+    last: NDArray[np.integer[Any]], now: NDArray[np.integer[Any]], *, first: int = 0
+) -> str:
+    """One character per item: "#" if nothing changed, then "$" for `first`, "%" for the next, ...
 
-    >>> _changes(np.array([False, True, False, True]), np.array([7, 8, 7, 9]))
-    ([1, 2], [8, 9])
+    Compressed, this takes fewer bytes than rows and values, also where almost all changed.
+
+    >>> _differences(np.array([7, 7, 0, 7]), np.array([7, 8, 7, 0]))
+    '#,+$'
     """
-    rows = np.flatnonzero(changed)
-    return np.diff(rows, prepend=0).tolist(), values[rows].tolist()
-
-
-def _steps(numbers: NDArray[np.int64]) -> str:
-    """One character per number: "#" for 0, then -1, 1, -2, ...
-
-    Most confidences change a little with every thorough answer. Compressed, characters take half
-    the bytes that numbers do.
-
-    >>> _steps(np.array([0, 0, -1, 1, -2]))
-    '##$%&'
-    """
-    codes = FIRST_STEP + np.where(numbers < 0, -2 * numbers - 1, 2 * numbers)
+    codes = np.where(last == now, 0, now.astype(np.int64) - first + 1) + UNCHANGED
     return codes.astype("<u4").tobytes().decode("utf-32-le")
 
 
@@ -148,6 +140,7 @@ class Told:
             "sizes": []
             if answer is None
             else [(size.low, size.high) for size in estimate_sizes(answer, numbers)],
+            "step": shown.step,
             "doubtful_below": round(PERMILLE * doubtful_below(estimate)),
             "estimate": None if estimate is None else estimate._asdict(),
             "undo": None if state.undo is None else state.undo._asdict(),
@@ -157,6 +150,7 @@ class Told:
 
     def _show(self, state: State) -> Shown:
         """What the page shows of each item; kept for the differences to later states."""
+        step = STEP if len(self.collection) <= MANY else STEP_OF_MANY
         if state.answer is None:
             labels = state.numbers.copy()
             confidence = np.where(labels >= 0, PERMILLE, 0)
@@ -164,7 +158,10 @@ class Told:
             labels = state.answer.labels.copy()
             # Rounded down, so that no doubtful label looks sure.
             confidence = (PERMILLE * state.answer.confidences).astype(np.int64)
-            confidence -= confidence % PERCENT
+            confidence -= confidence % step
+            if step == STEP_OF_MANY:
+                below = confidence < PERMILLE * LIMITS.doubtful
+                confidence[below] -= confidence[below] % STEP_OF_MANY_DOUBTFUL
         marks, place = bytearray(b"0" * len(self.collection)), self.collection.rows
         for name, each in state.given.items():
             marks[place[name]] = ord(MARKS.get(each.origin, "1"))
@@ -174,7 +171,7 @@ class Told:
                 labels[place[name]] = -1
         outliers = [(row, round(PERMILLE * p)) for row, p in state.outliers]
         all_marks = np.frombuffer(bytes(marks), dtype=np.uint8)
-        shown = Shown(state.active, labels, confidence, all_marks, outliers)
+        shown = Shown(state.active, labels, confidence, all_marks, outliers, step)
         # Replaced, not changed: no thread has to wait. At worst one is lost, and all is sent.
         self._shown = dict([*self._shown.items(), (state.version, shown)][-N_SHOWN:])
         return shown

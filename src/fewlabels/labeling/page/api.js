@@ -25,8 +25,7 @@ const post = (path, body) =>
 
 // ---- states: the server tells what differs from the last state that this page has
 
-const PERCENT = 10; // confidences are in thousandths, their changes in hundredths
-const FIRST_STEP = "#".charCodeAt(0); // a character per item: no change, -1, 1, -2, ...
+const UNCHANGED = "#".charCodeAt(0); // a character per item: no change, the first value, the next, ...
 
 let known; // whole
 export const keep = (state) => (known = state);
@@ -36,23 +35,20 @@ function complete(answer, since) {
   if (answer?.since === undefined) return answer; // nothing new, or all of it
   const place = since.classes.map((name) => answer.classes.indexOf(name));
   const labels = since.labels.map((way) => (way < 0 ? way : place[way]));
-  const confidence = since.confidence.map((last, i) => last + PERCENT * step(answer.confidence, i));
+  const confidence = [...since.confidence];
   const marks = [...since.marks];
-  patch(labels, answer.labels);
+  patch(labels, answer.labels, (code) => code - 1);
+  patch(confidence, answer.confidence, (code) => answer.step * code);
   patch(marks, answer.marks, String);
   const outliers = answer.outliers ?? since.outliers.filter(([item]) => marks[item] === "0");
   return { ...answer, labels, confidence, marks, outliers };
 }
 
-// Rows come as distances, each from the one before.
-function patch(values, [steps, told], write = (value) => value) {
-  let row = 0;
-  steps.forEach((step, i) => (values[(row += step)] = write(told[i])));
-}
-
-function step(text, i) {
-  const code = text.charCodeAt(i) - FIRST_STEP;
-  return code % 2 ? -(code + 1) / 2 : code / 2;
+function patch(values, text, read) {
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i) - UNCHANGED;
+    if (code) values[i] = read(code - 1);
+  }
 }
 
 async function change(path, body) {

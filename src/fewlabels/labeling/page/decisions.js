@@ -80,8 +80,9 @@ export async function confirmSection(section, all = false) {
   const chosen = all || !sure.length ? open : sure;
   const doubtful = chosen.length - sure.length;
   if (doubtful) {
-    // Confidences are rounded down to whole per cent: the mean is half of one more.
-    const wrong = Math.round(chosen.reduce((sum, item) => sum + Math.max(0, 0.995 - page.state.confidence[item] / 1000), 0));
+    // Confidences are rounded down: the mean is half a step more.
+    const { confidence, step } = page.state;
+    const wrong = Math.round(chosen.reduce((sum, item) => sum + Math.max(0, 1000 - step / 2 - confidence[item]), 0) / 1000);
     const words = `${number(doubtful)} of these ${number(chosen.length)} images ${doubtful === 1 ? "is" : "are"} doubtful, or may be none of the classes` + (wrong ? `; about ${number(wrong)} of the labels may be wrong.` : ".");
     if (!(await ask(`Confirm all ${number(chosen.length)} as “${section.title}”?`, words, { yes: `Confirm all ${number(chosen.length)}`, no: "Look at them first" }))) return false;
   }
