@@ -144,6 +144,14 @@ def label_command(
     ] = None,
     class_from: options.ClassFrom = "deepest",
     column: options.Column = None,
+    boxes: Annotated[
+        Path | None,
+        Option(
+            help="Label crops, not images: boxes in CSV, or in COCO's or MegaDetector's JSON.",
+            metavar="FILE",
+            rich_help_panel=options.LABELS,
+        ),
+    ] = None,
     device: options.Device = "auto",
     batch_size: BatchSize = None,
     num_workers: NumWorkers = None,
@@ -173,6 +181,7 @@ def label_command(
             truth=truth,
             class_from=class_from,
             columns=options.columns_by_role(column),
+            boxes=boxes,
             report=report,
             model=model,
             copy_to=copy_to,

@@ -53,6 +53,31 @@ class ImageFile:
 
 
 @dataclass(frozen=True)
+class Crop:
+    """A part of an image file, in pixels of the upright image."""
+
+    file: Path
+    left: int
+    top: int
+    right: int
+    bottom: int
+
+    @property
+    def path(self) -> None:
+        """None: the file shows more."""
+
+    def read(self) -> Image.Image:
+        """The pixels, RGB and upright."""
+        whole = decode(self.file, where=str(self.file))
+        return whole.crop((self.left, self.top, self.right, self.bottom))
+
+    def digest(self) -> str:
+        """The digest of the file's digest and the corners."""
+        place = f"{file_digest(self.file)}#{self.left},{self.top},{self.right},{self.bottom}"
+        return content_digest(place.encode())
+
+
+@dataclass(frozen=True)
 class Tile:
     """A square part of a mosaic file."""
 

@@ -15,6 +15,7 @@ from fewlabels.features import FeatureSet, read_features
 from fewlabels.features.tables import is_table
 from fewlabels.io.files import require_file
 from fewlabels.io.words import count
+from fewlabels.labeling.boxes import crop_images
 from fewlabels.labeling.collection import (
     Collection,
     Extraction,
@@ -144,6 +145,7 @@ def read_inputs(
     truth: str | None = None,
     class_from: str = DEEPEST,
     columns: Mapping[str, str] | None = None,
+    boxes: Path | None = None,
 ) -> Inputs:
     """Items, features and labels of a folder of images, a file of features or a project.
 
@@ -156,10 +158,23 @@ def read_inputs(
         truth: As in `read_truth`; read before any image is.
         class_from: Which sub-folder names the class, as in `read_folder_names`.
         columns: Of a table, as in `read_features`.
+        boxes: A file of boxes in the images of a folder: each crop is an item (boxes.py).
     """
     check_class_from(class_from)
     named = path if isinstance(path, Named) else identify(path, columns)
     named.check_backbone(extraction.backbone)
+    if boxes is not None:
+        if named.root is None or named.is_project:
+            raise InputError(f"boxes needs a folder of images, got {named.path}. Leave it out.")
+        cropped = crop_images(read_images(named.root), boxes)
+        return _read_images(
+            cropped.images,
+            labels,
+            extraction,
+            enough=enough,
+            truth=truth,
+            own=LabelsRead(cropped.labels, cropped.remarks),
+        )
     if named.is_project:
         return _read_project(named.path, labels, truth, class_from)
     if named.root is not None:
@@ -207,17 +222,18 @@ def _read_images(
     *,
     enough: bool,
     truth: str | None,
+    own: LabelsRead | None = None,
 ) -> Inputs:
-    """The same of images in memory."""
-    given = LabelsRead(
-        {
-            name: images.class_names[number]
-            for name, number in zip(images.names, images.labels, strict=True)
-            if number >= 0
-        }
-    )
+    """The same of images in memory, or of crops, with labels of their own."""
+    if own is None:
+        pairs = zip(images.names, images.labels, strict=True)
+        own = LabelsRead(
+            {name: images.class_names[number] for name, number in pairs if number >= 0}
+        )
+    given = own
     if labels is not None:
-        given = read_labels(labels, images.names)
+        read = read_labels(labels, images.names)
+        given = LabelsRead(read.labels, (*own.remarks, *read.remarks))
     true = None if truth is None else read_truth(truth, images.names, root=None)
     return _extract(images, len(images), given, true, extraction, None, enough=enough)
 

@@ -40,6 +40,7 @@ def label_folder(
     truth: str | Path | None = None,
     class_from: str = DEEPEST,
     columns: Mapping[str, str] | None = None,
+    boxes: str | Path | None = None,
     report: str | Path | None = None,
     model: str | Path | None = None,
     copy_to: str | Path | None = None,
@@ -76,6 +77,8 @@ def label_folder(
             100CANON) and of splits (train, test) are passed over.
         columns: Of a table of embeddings: which column is "name", "label" and "embedding", where
             they have other names.
+        boxes: Boxes in the images of a folder (CSV, COCO or MegaDetector JSON): each crop is an
+            item, called IMAGE#BOX.
         report: Where a report is written (.html).
         model: Where a model for `predict_images` is written (.safetensors).
         copy_to: Folder into which images are copied, one sub-folder per class.
@@ -115,7 +118,10 @@ def label_folder(
     if output is not None:
         check_table(output)
     check_apart(
-        files_read(named, labels=labels, truth=truth, backbone=backbone),
+        {
+            **files_read(named, labels=labels, truth=truth, backbone=backbone),
+            "boxes": None if boxes is None else Path(boxes),
+        },
         {
             "output": output,
             "report": report,
@@ -138,7 +144,7 @@ def label_folder(
     folders = {"copy_to": copy_to, "link_to": link_to}
     for argument, folder in folders.items():
         if folder is not None:
-            check_class_folders(argument, folder, named.root)
+            check_class_folders(argument, folder, None if boxes is not None else named.root)
 
     extraction = Extraction(backbone, device, batch_size, n_workers, FeatureStore(), on_progress)
     inputs = read_inputs(
@@ -149,6 +155,7 @@ def label_folder(
         truth=truth,
         class_from=class_from,
         columns=columns,
+        boxes=None if boxes is None else Path(boxes),
     )
     n_items, report_progress = len(inputs.collection), on_progress or (lambda _: None)
     report_progress(Progress("label", 0, n_items))

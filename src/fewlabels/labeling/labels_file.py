@@ -58,7 +58,7 @@ def read_label_rows(path: Path, names: Sequence[str], *, root: Path | None = Non
         names: The names of the items.
         root: The folder of the items.
     """
-    lookup = _Lookup(names, root, beside=path.parent)
+    lookup = Lookup(names, root, beside=path.parent)
     found: dict[str, tuple[str, str, float, float]] = {}
     unknown = []
     for row in _read_rows(path):
@@ -117,7 +117,7 @@ def read_labels(path: Path, names: Sequence[str], *, root: Path | None = None) -
         root: The folder of the items. With it, paths in the file may also be absolute, or relative
             to the file or to the current folder.
     """
-    lookup = _Lookup(names, root, beside=path.parent)
+    lookup = Lookup(names, root, beside=path.parent)
     first: dict[str, tuple[int, str]] = {}  # item: line and label
     unknown, contrary, again, predicted, n_corrected = [], [], [], [], 0
     for row in _read_rows(path):
@@ -333,7 +333,7 @@ def remark_lost(labels: Mapping[str, str], names: Iterable[str]) -> list[str]:
     ]
 
 
-class _Lookup:
+class Lookup:
     """Finds the name of an item by the path that a person wrote.
 
     The path may be relative to the folder, to the file of labels or to the current folder; it may
@@ -355,6 +355,7 @@ class _Lookup:
         self.bare = {file: found[0] for file, found in bare.items() if len(found) == 1}
 
     def find(self, written: str) -> str | None:
+        """The name of an item; None where the path means none, or could mean two."""
         for name in (written, unescape_formula(written)):
             if name in self.exact:
                 return name
