@@ -13,7 +13,8 @@ from fewlabels.evaluation.fused import NumbaEngine
 from fewlabels.methods import configure, method_names
 
 NAMES = [name for name in method_names() if name != "simpleshot-cl2n"]  # which needs a mean
-EVERY_METHOD = [configure(name, n_shot=2) for name in NAMES]
+FEWER = {name: {"n_updates": 3} for name in ("am", "alpha-am")}  # their default takes long
+EVERY_METHOD = [configure(name, n_shot=2, **FEWER.get(name, {})) for name in NAMES]
 ENGINES = pytest.mark.parametrize("engine", ["torch", "numba"])
 
 

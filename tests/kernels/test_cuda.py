@@ -7,7 +7,7 @@ from fewlabels.evaluation import sample_episodes
 from fewlabels.evaluation.engines import TorchEngine, make_engine
 from fewlabels.evaluation.fused import grams
 from fewlabels.features import load_embedded
-from fewlabels.methods import configure, method_names
+from fewlabels.methods import configure, find_method, method_names
 from fewlabels.preprocess import Pipeline
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a C
 
 @pytest.mark.parametrize(
     "name",
-    [name for name in method_names() if name != "simpleshot-cl2n"],  # which needs a mean
+    [name for name in method_names() if find_method(name).kernel and name != "simpleshot-cl2n"],
 )
 @pytest.mark.parametrize("prior", ["uniform", "truth"])
 @pytest.mark.parametrize(
