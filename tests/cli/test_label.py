@@ -604,7 +604,8 @@ def test_label_ends_with_the_command_that_goes_on(here, photos, backbone, tmp_pa
     )
     assert "-o" in here("label", "-h").stdout
     command = f"fewlabels serve {photos} --labels {few} --backbone {backbone}"
-    assert done.stderr.splitlines()[-1].startswith(f"Next: {command} ")
+    assert done.stderr.splitlines()[-2].startswith("Next, ")
+    assert done.stderr.splitlines()[-1].strip() == command  # in one line, to copy
 
 
 def test_a_path_that_does_not_exist_is_refused_before_torch_is_imported():

@@ -1,6 +1,7 @@
 """`fewlabels doctor`: contents of a feature file, settings that suit it, gain of transduction."""
 
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,7 +9,7 @@ import typer
 from typer import Option
 
 from fewlabels.cli import options
-from fewlabels.cli.console import describe_features, load_features, progress_bar, say
+from fewlabels.cli.console import describe_features, fit, load_features, progress_bar, say
 from fewlabels.errors import InputError
 from fewlabels.io.words import percent
 
@@ -88,7 +89,7 @@ def doctor_command(
         _print_reliability(each)
     typer.echo("Diagnosis")
     for words in found.diagnose():
-        typer.echo(f"  - {words}")
+        typer.echo(fit(f"  - {words}", sys.stdout))
 
 
 def _print_reliability(found: "Reliability") -> None:
