@@ -1,10 +1,12 @@
 """One progress bar for all commands."""
 
+import io
 import re
 
 import pytest
 
-from fewlabels.cli.console import ProgressBar, progress_bar
+from fewlabels.cli.console import ProgressBar, fit, print_table, progress_bar
+from fewlabels.evaluation.tables import Table
 
 
 @pytest.fixture
@@ -55,3 +57,38 @@ def test_a_bar_that_is_never_used_draws_nothing(capsys):
     with ProgressBar("images"):
         pass
     assert drawn(capsys).strip() == ""
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self):
+        return True
+
+
+def test_lines_are_broken_between_words_in_a_terminal_only(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "20")
+    text = "one long line of some words\n/a/path/that/is/longer/than/twenty"
+    assert fit(text, io.StringIO()) == text
+    assert fit(text, Terminal()).split("\n") == [
+        "one long line of",
+        "some words",
+        "/a/path/that/is/longer/than/twenty",
+    ]
+
+
+@pytest.mark.usefixtures("terminal")
+def test_a_narrow_terminal_still_shows_how_much_is_done(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    with ProgressBar("images") as bar:
+        bar.show("Computing features", 12345, 30000)
+    assert re.search(r"Computing features 12345/30000", drawn(capsys))
+
+
+@pytest.mark.usefixtures("terminal")
+def test_words_of_a_table_are_not_cut_to_letters(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    row = ("PT+MAP", "1", "80.67 ± 6.37", "20", "0.0")
+    header = ("method", "shots", "accuracy", "episodes", "seconds")
+    print_table(Table("title", header, [[row]], "caption"))
+    assert "PT+MAP" in capsys.readouterr().out

@@ -87,8 +87,8 @@ def test_everything_at_once(here, photos, backbone, tmp_path):
     )
     assert done.code == 0, done.stderr
     assert "12 images, 2 classes: 4 labels given, 8 found." in done.stdout
-    assert "8 of 8 right: 100.0%" in done.stdout
-    assert "; logistic regression 100.0%, nearest class mean 100.0%." in done.stdout
+    assert "8 of 8 right: 100.0 %" in done.stdout
+    assert "; logistic regression 100.0 %, nearest class mean 100.0 %." in done.stdout
     assert f"Written: {tmp_path}/out/labels.csv" in done.stderr
     with (tmp_path / "out" / "labels.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -147,7 +147,7 @@ def test_classes_that_no_label_names_are_counted_apart(here, photos, backbone, t
     )
     few.write_text(few.read_text().replace(",leek", ",Lauch"))
     done = here("label", photos, *options)
-    assert "4 of 4 right: 100.0%" in done.stdout
+    assert "4 of 4 right: 100.0 %" in done.stdout
     assert "4 images not scored, of classes without a label: 'leek' (4)." in done.stdout
     few.write_text(few.read_text().replace(",apple", ",Apfel"))
     done = here("label", photos, *options, "--report", tmp_path / "r.html")
@@ -604,7 +604,8 @@ def test_label_ends_with_the_command_that_goes_on(here, photos, backbone, tmp_pa
     )
     assert "-o" in here("label", "-h").stdout
     command = f"fewlabels serve {photos} --labels {few} --backbone {backbone}"
-    assert done.stderr.splitlines()[-1].startswith(f"Next: {command} ")
+    assert done.stderr.splitlines()[-2].startswith("Next, ")
+    assert done.stderr.splitlines()[-1].strip() == command  # in one line, to copy
 
 
 def test_a_path_that_does_not_exist_is_refused_before_torch_is_imported():

@@ -115,7 +115,7 @@ def outlier_section(outcome):
     assert not checker.wrong
     part = page.split("<h2>Perhaps none of these</h2>")[1].split("</section>")[0]
     return part, re.findall(
-        r'<figure title="row (\d+) · ([^·]+) · none of these: ([\d.]+)%">', part
+        r'<figure title="row (\d+) · ([^·]+) · none of these: ([\d.]+) %">', part
     )
 
 
@@ -156,7 +156,7 @@ def test_among_images_of_no_class_the_estimate_is_about_the_named(label_blobs):
     outcome = label_blobs(n_named=3, none_of_these=True)
     assert "Estimated accuracy among the named classes" in outcome.describe()
     assert re.search(
-        r"estimated accuracy, \d+% to \d+%, among the named classes", build_report(outcome)
+        r"estimated accuracy, \d+ % to \d+ %, among the named classes", build_report(outcome)
     )
 
 
@@ -233,7 +233,7 @@ def test_what_is_confused_and_how_reliable_confidences_are(tmp_path, make_blobs,
     assert rows[0][0] == f"c{recall.argmin()}"
     # Bins of confidence hold every scored image once.
     reliability = page[page.index("<h2>Confidence and truth</h2>") : page.index("Confused most")]
-    counts = re.findall(r'to \d+%</th><td class="number">(\d+)</td>', reliability)
+    counts = re.findall(r'to \d+ %</th><td class="number">(\d+)</td>', reliability)
     assert sum(map(int, counts)) == hidden.sum()
     assert reliability.count("<circle") == len(counts)
     # Without true labels, the classes between which doubtful images are, and no matrix.
@@ -252,6 +252,6 @@ def test_own_labels_show_how_reliable_confidences_are(tmp_path, make_blobs, hide
     page = build_report(outcome)
     reliability = page[page.index("<h2>Confidence and truth</h2>") :].split("</section>")[0]
     assert "of your own labels, each hidden once" in reliability
-    counts = re.findall(r'to \d+%</th><td class="number">(\d+)</td>', reliability)
+    counts = re.findall(r'to \d+ %</th><td class="number">(\d+)</td>', reliability)
     assert sum(map(int, counts)) == 40
     assert all(name in page for name in outcome.suggest(24))

@@ -76,7 +76,7 @@ def test_no_more_than_there_are(blobs):
         (
             0.99,
             Estimate(80, 100, 0.8, 0.71, 0.87),
-            "No image is doubtful, but hidden labels say 80%",
+            "No image is doubtful, but hidden labels say 80 %",
         ),
         (
             0.5,

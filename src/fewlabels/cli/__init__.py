@@ -66,8 +66,10 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 # In the order in which a new user needs them: label, look at features, compare, train.
-app.command("label", cls=GroupedCommand)(label_command)
-app.command("next", cls=GroupedCommand)(next_command)
+app.command("label", cls=GroupedCommand, short_help="Label all images from a few labels.")(
+    label_command
+)
+app.command("next", cls=GroupedCommand, short_help="List the images to label next.")(next_command)
 app.command("serve", cls=GroupedCommand, short_help="Check and correct labels on a local page.")(
     serve_command
 )
@@ -87,7 +89,7 @@ app.command("check", cls=GroupedCommand, short_help="Verify a project, and repai
 app.command("extract", cls=GroupedCommand, short_help="Compute features of images.")(
     extract_command
 )
-app.command("doctor", cls=GroupedCommand)(doctor_command)
+app.command("doctor", cls=GroupedCommand, short_help="Examine a file of features.")(doctor_command)
 app.command("evaluate", cls=MethodCommand, short_help="Measure the accuracy of methods.")(
     evaluate_command
 )

@@ -1,13 +1,15 @@
 """Output of commands: tables on stdout; progress bar, messages and warnings on stderr."""
 
 import shlex
+import shutil
 import sys
+import textwrap
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
 import typer
 
@@ -19,15 +21,31 @@ if TYPE_CHECKING:
 
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells expect
 WIDEST = 1000  # columns: wider than any table
+NARROW = 70  # columns below which a bar shows only how much is done
+LEAST_WORDS = 10  # columns of a column of words in a table
 
 
 said_at = [0.0]  # when `say` was called last, by time.monotonic: __main__ asks
 
 
-def say(text: str) -> None:
-    """Print a message for the user on stderr."""
+def say(text: str, *, whole: bool = False) -> None:
+    """Print a message for the user on stderr.
+
+    Args:
+        text: One or more lines.
+        whole: Whether lines are left as they are, such as a command to copy.
+    """
     said_at[0] = time.monotonic()
-    typer.echo(text, err=True)
+    typer.echo(text if whole else fit(text, sys.stderr), err=True)
+
+
+def fit(text: str, stream: TextIO) -> str:
+    """Lines broken between words, if they go to a terminal that is narrower."""
+    if not stream.isatty():
+        return text
+    how: Any = {"break_long_words": False, "break_on_hyphens": False}
+    width = shutil.get_terminal_size().columns
+    return "\n".join(textwrap.fill(line, width, **how) for line in text.split("\n"))
 
 
 @contextmanager
@@ -109,7 +127,7 @@ class ProgressBar:
         self._begun: dict[str, float] = {}  # time in seconds at which a stage began
         self._tasks: dict[str, Any] = {}
         console = Console(stderr=True)
-        self._bars = progress.Progress(
+        columns = [
             progress.SpinnerColumn(),  # moves also while a long step is computed
             progress.TextColumn("{task.description}"),
             progress.BarColumn(),
@@ -117,6 +135,11 @@ class ProgressBar:
             progress.TextColumn(unit),
             progress.TextColumn("{task.fields[speed]}"),
             progress.TimeRemainingColumn(),
+        ]
+        if console.width < NARROW:
+            del columns[4:], columns[2]
+        self._bars = progress.Progress(
+            *columns,
             console=console,
             transient=True,
             disable=not console.is_terminal,
@@ -166,10 +189,15 @@ def print_table(table: "Table") -> None:
     from fewlabels.evaluation.tables import TEXT_COLUMNS
 
     shown = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 0, 0, 1))
-    for name in table.header:
+    for place, name in enumerate(table.header):
         text = name in TEXT_COLUMNS
+        longest = max(len(row[place]) for rows in ([table.header], *table.sections) for row in rows)
         shown.add_column(
-            name, justify="left" if text else "right", no_wrap=not text, overflow="fold"
+            name,
+            justify="left" if text else "right",
+            no_wrap=not text,
+            overflow="fold",
+            min_width=min(longest, LEAST_WORDS) if text else None,
         )
     for section in table.sections:
         for row in section:

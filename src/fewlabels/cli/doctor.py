@@ -1,6 +1,7 @@
 """`fewlabels doctor`: contents of a feature file, settings that suit it, gain of transduction."""
 
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,8 +9,9 @@ import typer
 from typer import Option
 
 from fewlabels.cli import options
-from fewlabels.cli.console import describe_features, load_features, say
+from fewlabels.cli.console import describe_features, fit, load_features, progress_bar, say
 from fewlabels.errors import InputError
+from fewlabels.io.words import percent
 
 if TYPE_CHECKING:
     from fewlabels.evaluation.reliability import Reliability
@@ -35,7 +37,7 @@ def doctor_command(
 
     fewlabels doctor features.safetensors --reliability reliability.png
     """
-    from fewlabels.evaluation.checkup import check_reliability, check_up
+    from fewlabels.evaluation.checkup import TRIED, check_reliability, check_up
     from fewlabels.evaluation.draw_reliability import draw_reliability
     from fewlabels.evaluation.plots import can_draw
     from fewlabels.io.files import make_folder, write_file
@@ -46,7 +48,8 @@ def doctor_command(
         can_draw()
         make_folder(reliability.parent)
     feature_set = load_features(features, per_class=per_class)
-    found = check_up(feature_set, n_episodes=episodes, seed=seed)
+    with progress_bar("Trying methods", len(TRIED) * episodes) as advance:
+        found = check_up(feature_set, n_episodes=episodes, seed=seed, on_progress=advance)
     measured = []
     if reliability is not None:
         measured = check_reliability(feature_set, n_episodes=episodes, seed=seed)
@@ -60,12 +63,12 @@ def doctor_command(
     typer.echo(describe_features(feature_set))
     low, middle, high = found.norms
     before, after = found.skewness
-    zeros = f"{found.zeros:.1%} of the values"
+    zeros = f"{percent(found.zeros, 1)} of the values"
     rows = f"{found.rows:,} x {found.dim}, {found.classes} classes"
     for name, value in (
         ("rows", f"{rows}, {found.unlabelled:,} unlabelled"),
         ("zeros", f"{zeros}, {found.zero_rows} rows without any other value"),
-        ("negatives", f"{found.negatives:.1%} of the values"),
+        ("negatives", f"{percent(found.negatives, 1)} of the values"),
         ("norms", f"{low:.3g} to {high:.3g}, median {middle:.3g}"),
         ("duplicates", f"{found.duplicates} rows equal an earlier one"),
         ("skewness", f"{before:.2f} before, {after:.2f} after {found.power}"),
@@ -86,18 +89,19 @@ def doctor_command(
         _print_reliability(each)
     typer.echo("Diagnosis")
     for words in found.diagnose():
-        typer.echo(f"  - {words}")
+        typer.echo(fit(f"  - {words}", sys.stdout))
 
 
 def _print_reliability(found: "Reliability") -> None:
     from fewlabels.evaluation.reliability import WANTED
     from fewlabels.evaluation.tables import describe_queries
 
-    kept = f"{found.coverage:.0%} of the labels are kept"
-    kept += f", {found.accuracy:.1%} of them right" if found.coverage else ""
+    kept = f"{percent(found.coverage)} of the labels are kept"
+    kept += f", {percent(found.accuracy, 1)} of them right" if found.coverage else ""
     typer.echo(
         f"  {'calibration':<11} {found.n_episodes} episodes, {found.n_way}-way "
         f"{found.n_shot}-shot, {describe_queries(found.queries)}: "
-        f"expected error {found.before.error:.1%} before, {found.after.error:.1%} after; "
-        f"where {WANTED:.0%} are expected to be right, {kept}"
+        f"expected error {percent(found.before.error, 1)} before, "
+        f"{percent(found.after.error, 1)} after; "
+        f"where {percent(WANTED)} are expected to be right, {kept}"
     )

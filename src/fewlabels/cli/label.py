@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +12,7 @@ import typer
 from typer import Argument, Option
 
 from fewlabels.cli import options
-from fewlabels.cli.console import command_line, end_interrupted, say
+from fewlabels.cli.console import command_line, end_interrupted, fit, say
 from fewlabels.cli.extract import ExtractionBar
 from fewlabels.errors import InputError
 
@@ -200,14 +201,15 @@ def label_command(
         found = {**outcome.summary(), "output": str(output), **_score(outcome)}
         typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
     else:
-        typer.echo(outcome.describe())
+        typer.echo(fit(outcome.describe(), sys.stdout))
         if (truth_given := outcome.inputs.truth) is not None:
             score, unscored = outcome.score(truth_given), outcome.unscored(truth_given).describe()
-            for words in filter(None, (score and score.describe(), unscored)):
-                typer.echo(words)
+            for words in filter(None, (score.describe() if score else "", unscored)):
+                typer.echo(fit(words, sys.stdout))
     written = filter(None, (output, label_studio, model, report, copy_to, link_to))
     say(f"Written: {', '.join(map(str, written))}")
-    say(f"Next: {_next_command(photos, labels, backbone)}   (check and correct on a page)")
+    say("Next, to check and correct on a page:")
+    say(f"  {_next_command(photos, labels, backbone)}", whole=True)
 
 
 def _next_command(photos: Path, labels: Path | None, backbone: str | None) -> str:

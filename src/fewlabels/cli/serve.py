@@ -107,7 +107,8 @@ def serve_command(
     def ready(address: str) -> None:
         typer.echo(address)
         if share:
-            say(f"\n{draw_qr(address)}\nOpen this address on a phone or computer in your network.")
+            say(f"\n{draw_qr(address)}", whole=True)
+            say("Open this address on a phone or computer in your network.")
             say("Whoever has it can see the images and change labels; nothing is encrypted.")
         else:
             say("Open this address in a browser on this machine.")

@@ -1,6 +1,6 @@
 """Check-up of a feature set: what it holds, which settings suit it, what transduction gains."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from fewlabels.preprocess.steps import UNIT
 
 EPISODES = 200  # enough to tell a gain of 2 points from none
 WAYS, SHOTS, QUERIES = 5, 1, 15  # of the trial episodes, or fewer where classes are small
+TRIED = ("ncm", "map-auto")  # in the trial episodes: without the other queries, and with them
 RELIABILITY_SHOTS = 5  # calibration leaves labels out: one per class is too few
 WORTH_HAVING = 2.0  # points of accuracy, which `EPISODES` can tell from none
 BARS = "▁▂▃▄▅▆▇█"
@@ -84,13 +85,27 @@ class Checkup:
         return problems + advice
 
 
-def check_up(features: FeatureSet, *, n_episodes: int = EPISODES, seed: int = 0) -> Checkup:
-    """Examine a feature set; trial episodes give lam and the gain of transduction."""
+def check_up(
+    features: FeatureSet,
+    *,
+    n_episodes: int = EPISODES,
+    seed: int = 0,
+    on_progress: Callable[[int], object] | None = None,
+) -> Checkup:
+    """Examine a feature set; trial episodes give lam and the gain of transduction.
+
+    Args:
+        features: Of any kind; without labels there are no trial episodes.
+        n_episodes: Trial episodes.
+        seed: Of the draws.
+        on_progress: Called with the number of newly finished episodes, each once per method of
+            `TRIED`.
+    """
     x = torch.as_tensor(features.features)
     step = suggest_power(x)
     shaped = Pipeline((step,)).transform(x)
     norms = x.double().norm(dim=1)
-    trial, lam, inductive, transductive = _try_out(features, step, n_episodes, seed)
+    trial, lam, inductive, transductive = _try_out(features, step, n_episodes, seed, on_progress)
     before, after = (draw_histogram(each.reshape(-1).tolist()) for each in (x, shaped))
     return Checkup(
         rows=len(features),
@@ -164,7 +179,11 @@ def _trial(features: FeatureSet, n_shot: int) -> tuple[FeatureSet, int, int] | N
 
 
 def _try_out(
-    features: FeatureSet, step: Step, n_episodes: int, seed: int
+    features: FeatureSet,
+    step: Step,
+    n_episodes: int,
+    seed: int,
+    on_progress: Callable[[int], object] | None,
 ) -> tuple[str, float | None, float | None, float | None]:
     if (trial := _trial(features, SHOTS)) is None:
         return "none: fewer than two classes have three labelled rows", None, None, None
@@ -174,9 +193,10 @@ def _try_out(
         **{"n_episodes": n_episodes, "seed": seed},
     }
     pipelines = (Pipeline((step, UNIT)), Pipeline((step, UNIT, Step("center", "support"), UNIT)))
-    named = zip(("ncm", "map-auto"), pipelines, strict=True)
+    named = zip(TRIED, pipelines, strict=True)
     methods = [configure(name, n_shot=SHOTS, pipeline=pipeline) for name, pipeline in named]
-    inductive, transductive = (result.accuracy for result in evaluate(methods, large, **shape))
+    results = evaluate(methods, large, on_progress=on_progress, **shape)
+    inductive, transductive = (result.accuracy for result in results)
     episodes = sample_episodes(large, **{**shape, "n_episodes": min(n_episodes, 50)})
     x = torch.as_tensor(large.features)
     drawn = (episodes.support, episodes.support_labels, episodes.query)

@@ -83,3 +83,12 @@ def unescape_formula(cell: str) -> str:
     """
     escaped = cell.startswith("'") and cell.lstrip("'").startswith(FORMULA_STARTS)
     return cell[1:] if escaped else cell
+
+
+def percent(part: float, digits: int = 0) -> str:
+    """A part of one in per cent.
+
+    >>> percent(0.925, 1)
+    '92.5 %'
+    """
+    return f"{100 * part:.{digits}f} %"

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fewlabels.confidence.calibration import coverage_at_accuracy
 from fewlabels.errors import InputError
 from fewlabels.fitting import Rows
-from fewlabels.io.words import count, listing
+from fewlabels.io.words import count, listing, percent
 from fewlabels.labeling.accuracy import (
     ClassSize,
     Contradiction,
@@ -70,13 +70,15 @@ class Score:
         """One line: right, of how many, beside simpler methods.
 
         >>> print(Score(9, {"nearest class mean": 7}, 10, np.zeros((2, 2), dtype=int)).describe())
-        9 of 10 right: 90.0% (95 % interval 59.6% to 98.2%); nearest class mean 70.0%.
+        9 of 10 right: 90.0 % (95 % interval 59.6 % to 98.2 %); nearest class mean 70.0 %.
         """
         low, high = wilson(self.n_right, self.n)
-        rivals = ", ".join(f"{name} {n / self.n:.1%}" for name, n in self.n_right_rivals.items())
+        rivals = ", ".join(
+            f"{name} {percent(n / self.n, 1)}" for name, n in self.n_right_rivals.items()
+        )
         return (
-            f"{self.n_right} of {self.n} right: {self.accuracy:.1%} "
-            f"(95 % interval {low:.1%} to {high:.1%}); {rivals}."
+            f"{self.n_right} of {self.n} right: {percent(self.accuracy, 1)} "
+            f"(95 % interval {percent(low, 1)} to {percent(high, 1)}); {rivals}."
         )
 
 
@@ -442,7 +444,7 @@ def describe_estimate(estimate: Estimate, *, among_outliers: bool = False) -> st
 
     >>> about, evidence = describe_estimate(Estimate(9, 10, 0.9, 0.6, 0.98)).split(": ")
     >>> about
-    'Estimated accuracy 90% (95 % interval 60% to 98%)'
+    'Estimated accuracy 90 % (95 % interval 60 % to 98 %)'
     >>> evidence
     'each of your labels was hidden once, 9 of 10 were predicted right.'
     """
@@ -456,6 +458,6 @@ def describe_estimate(estimate: Estimate, *, among_outliers: bool = False) -> st
         harder = "harder" if difference > 0 else "easier"
         words += f"; they are {harder} than the rest, and the estimate allows for that"
     return (
-        f"Estimated accuracy{about} {estimate.accuracy:.0%} "
-        f"(95 % interval {estimate.low:.0%} to {estimate.high:.0%}): {words}."
+        f"Estimated accuracy{about} {percent(estimate.accuracy)} "
+        f"(95 % interval {percent(estimate.low)} to {percent(estimate.high)}): {words}."
     )

@@ -21,7 +21,7 @@ from PIL import Image, ImageOps
 from fewlabels import __version__
 from fewlabels.errors import FewLabelsError
 from fewlabels.io.files import write_file
-from fewlabels.io.words import count
+from fewlabels.io.words import count, percent
 from fewlabels.labeling.collection import Collection
 from fewlabels.labeling.journal import MODEL
 from fewlabels.labeling.outcome import Outcome, Score, describe_outliers
@@ -132,11 +132,13 @@ def _facts(outcome: Outcome, score: Score | None) -> str:
     if outcome.estimate is not None:
         estimate = outcome.estimate
         about = "among the named classes" if outcome.outliers else "from your own labels"
-        words = f"estimated accuracy, {estimate.low:.0%} to {estimate.high:.0%}, {about}"
-        facts.append((f"{estimate.accuracy:.0%}", words))
+        words = f"estimated accuracy, {percent(estimate.low)} to {percent(estimate.high)}, {about}"
+        facts.append((f"{percent(estimate.accuracy)}", words))
     if score is not None:
-        rivals = ", ".join(f"{name} {n / score.n:.1%}" for name, n in score.n_right_rivals.items())
-        facts.append((f"{score.accuracy:.1%}", f"right of {score.n:,} known; {rivals}"))
+        rivals = ", ".join(
+            f"{name} {percent(n / score.n, 1)}" for name, n in score.n_right_rivals.items()
+        )
+        facts.append((f"{percent(score.accuracy, 1)}", f"right of {score.n:,} known; {rivals}"))
     return "".join(
         f"<li><b>{_text(number)}</b><span>{_text(words)}</span></li>" for number, words in facts
     )
@@ -165,7 +167,7 @@ def _proportions(outcome: Outcome, score: Score | None) -> str:
     part = np.where(of > 0, n / np.maximum(of, 1), 1.0)
     rows = []
     for number in np.argsort(part, kind="stable").tolist():
-        share = f"{part[number]:.0%}" if of[number] else "–"
+        share = f"{percent(part[number])}" if of[number] else "–"
         meter = f'<meter min="0" max="1" value="{part[number]:.3f}">{share}</meter>'
         rows.append(
             f'<tr><th scope="row"><i style="background:{color(number)}"></i>'
@@ -221,7 +223,7 @@ def _pictures(
         return ""
     figures = []
     for row, confidence, words in found:
-        name, sure = outcome.inputs.collection.names[row], f"{confidence:.0%}"
+        name, sure = outcome.inputs.collection.names[row], f"{percent(confidence)}"
         caption = f"<figcaption><b>{sure}</b> {_text(words)}<br>{_text(name)}</figcaption>"
         shown = _shown(outcome.inputs.collection, row)
         tip = _text(f"{name} · {words} · {sure}")
@@ -285,8 +287,8 @@ def _reliability(outcome: Outcome, truth: Mapping[str, str]) -> str:
             mean, part = float(sure[bins == number].mean()), float(right[bins == number].mean())
             points.append((mean, part, n))
             rows.append(
-                f'<tr><th scope="row">{low:.0%} to {high:.0%}</th>{_number(f"{n:,}")}'
-                f"{_number(f'{mean:.0%}')}{_number(f'{part:.0%}')}</tr>"
+                f'<tr><th scope="row">{percent(low)} to {percent(high)}</th>{_number(f"{n:,}")}'
+                f"{_number(f'{percent(mean)}')}{_number(f'{percent(part)}')}</tr>"
             )
     columns = "".join(
         f'<th scope="col" class="number">{head}</th>' for head in ("images", "mean", "right")
@@ -327,8 +329,8 @@ def _curve(points: Sequence[tuple[float, float, int]]) -> str:
         for (x, y), (_, _, n) in zip(places, points, strict=True)
     )
     ticks = "".join(
-        f'<text x="{at(part, 0)[0]}" y="{side + 24}" text-anchor="middle">{part:.0%}</text>'
-        f'<text x="{edge - 6}" y="{at(0, part)[1] + 4}" text-anchor="end">{part:.0%}</text>'
+        f'<text x="{at(part, 0)[0]}" y="{side + 24}" text-anchor="middle">{percent(part)}</text>'
+        f'<text x="{edge - 6}" y="{at(0, part)[1] + 4}" text-anchor="end">{percent(part)}</text>'
         for part in (0, 0.5, 1)
     )
     frame = f'<rect x="{edge}" y="8" width="{side}" height="{side}"/>'
@@ -391,8 +393,8 @@ def _outliers(outcome: Outcome) -> str:
 def _outlier(row: int, outcome: Outcome, probability: float) -> str:
     collection = outcome.inputs.collection
     label = outcome.rows[row].label or "left out"
-    title = f"{collection.names[row]} · {label} · none of these: {probability:.1%}"
-    caption = f"<figcaption><b>{probability:.0%}</b> {_text(label)}</figcaption>"
+    title = f"{collection.names[row]} · {label} · none of these: {percent(probability, 1)}"
+    caption = f"<figcaption><b>{percent(probability)}</b> {_text(label)}</figcaption>"
     return f'<figure title="{_text(title)}">{_shown(collection, row)}{caption}</figure>'
 
 
@@ -425,10 +427,10 @@ def _figure(row: int, outcome: Outcome, truth: Mapping[str, str]) -> str:
     name = collection.names[row]
     label = outcome.class_names[outcome.answer.labels[row]]
     wrong = truth.get(name, label) != label
-    title = f"{name} · {sure:.1%}" + (f" · truth: {truth[name]}" if wrong else "")
+    title = f"{name} · {percent(sure, 1)}" + (f" · truth: {truth[name]}" if wrong else "")
     return (
         f'<figure{" class=wrong" if wrong else ""} title="{_text(title)}">'
-        f"{_shown(collection, row)}<figcaption>{sure:.0%}</figcaption></figure>"
+        f"{_shown(collection, row)}<figcaption>{percent(sure)}</figcaption></figure>"
     )
 
 

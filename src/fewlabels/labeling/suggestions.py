@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fewlabels.fitting import Rows
-from fewlabels.io.words import count
+from fewlabels.io.words import count, percent
 from fewlabels.labeling.accuracy import Estimate
 from fewlabels.labeling.answer import Answer
 from fewlabels.methods.folder import FolderRows, prepare_rows
@@ -112,7 +112,7 @@ def advise(answer: Answer | None, labels: NDArray[np.int64], estimate: Estimate 
         then = "Check the doubtful ones" if n_doubtful else "You may stop"
         return f"{right}: more labels will hardly help. {then}: {doubtful}."
     if n_doubtful == 0:
-        why = f"but hidden labels say {estimate.accuracy:.0%}"
+        why = f"but hidden labels say {percent(estimate.accuracy)}"
         if estimate.n_hidden < LIMITS.telling:
             why = f"but {estimate.n_hidden} hidden labels are too few to rely on"
         return f"{doubtful.capitalize()}, {why}: look through the classes for mistakes."

@@ -49,6 +49,7 @@ function sortOtherwise() {
 }
 
 function clear() {
+  if ($("exports").open) return void ($("exports").open = false);
   if ($("show-classes").ariaExpanded === "true") return showClassList(false);
   if (isLarge()) enlarge(false);
   else if (page.selected.size) page.selected.clear();

@@ -201,9 +201,13 @@ async function poll() {
 
 async function sendAgain() {
   const { key } = await api.getProject();
+  const waiting = unsent.splice(0);
   if (key !== page.project.key) return location.reload(); // other images: numbers mean others now
-  for (const [send, then] of unsent.splice(0)) submit(send, then);
+  for (const [send, then] of waiting) submit(send, then);
 }
+
+// The browser asks before a page goes away that has decisions to send.
+addEventListener("beforeunload", (event) => unsent.length && event.preventDefault());
 
 export function trouble(words) {
   const waiting = unsent.length ? ` ${number(unsent.length)} ${unsent.length === 1 ? "decision is" : "decisions are"} not saved yet and will be sent then.` : " All your decisions are saved.";
