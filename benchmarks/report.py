@@ -239,17 +239,19 @@ def page_part(report: dict[str, Any]) -> list[str]:
 def drills_part(report: dict[str, Any]) -> list[str]:
     """Table of benchmarks/results/drills.json."""
     lines = ["## Drills", ""]
+    about, drills = report["about"], report["drills"]
     lines += [
-        "The drills of `make drills`, run one by one over several commits; a drill that lost tries "
-        "was run again after the mend. Lost: a try that did not end as SECURITY.md promises.",
+        f"`make drills` on commit {about['commit']}, {about['machine']}, "
+        f"Python {about['python']}. Lost: a try that did not end as SECURITY.md promises. One of "
+        "them: `FEWLABELS_DRILLS=many pytest tests/drills/TEST`.",
         "",
     ]
-    lines += ["| drill | tries | survived | lost |", "|:--|--:|--:|--:|"]
-    for name, found in report.items():
+    lines += ["| drill | test | tries | survived | lost |", "|:--|:--|--:|--:|--:|"]
+    for name, found in drills.items():
         counts = " | ".join(f"{found[key]:,}" for key in ("tries", "survived", "lost"))
-        lines.append(f"| {name} | {counts} |")
-    total = [sum(found[key] for found in report.values()) for key in ("tries", "survived", "lost")]
-    return [*lines, f"| all | {' | '.join(f'{number:,}' for number in total)} |"]
+        lines.append(f"| {name} | `{found['test']}` | {counts} |")
+    total = [sum(found[key] for found in drills.values()) for key in ("tries", "survived", "lost")]
+    return [*lines, f"| all | | {' | '.join(f'{number:,}' for number in total)} |"]
 
 
 def main() -> None:

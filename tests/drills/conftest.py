@@ -6,8 +6,10 @@ as in `make drills`, there are many; FEWLABELS_DRILLS_OUTPUT names the file of t
 
 import json
 import os
+import platform
 import random
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -23,7 +25,9 @@ from PIL import Image
 from fewlabels.backbones import build_backbone, save_backbone
 from fewlabels.features import FeatureSet
 from fewlabels.io.files import TEMPORARY
+from fewlabels.paper.ledger import machine
 
+HERE = Path(__file__).parent
 MANY = os.environ.get("FEWLABELS_DRILLS") == "many"
 OUTPUT = os.environ.get("FEWLABELS_DRILLS_OUTPUT")
 FILE_EVENTS = ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "shutil.copystat")
@@ -33,7 +37,7 @@ COLORS = {"apple": (200, 40, 40), "leek": (40, 170, 60), "plum": (90, 40, 150)}
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the drills, so that `-m "not drills"` leaves them out."""
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if HERE in item.path.parents:
             item.add_marker(pytest.mark.drills)
 
 
@@ -59,14 +63,15 @@ class Drill:
 
 
 @pytest.fixture
-def drill() -> Iterator[Drill]:
+def drill(request: pytest.FixtureRequest) -> Iterator[Drill]:
     made = Drill()
     begun = time.perf_counter()
     yield made
     if OUTPUT:
         path = Path(OUTPUT)
-        found = json.loads(path.read_text()) if path.exists() else {}
-        found[made.name] = {
+        found = json.loads(path.read_text()) if path.exists() else {"about": about(), "drills": {}}
+        found["drills"][made.name] = {
+            "test": f"{request.path.name}::{request.node.name}",
             "tries": made.survived + len(made.lost),
             "survived": made.survived,
             "lost": len(made.lost),
@@ -76,6 +81,14 @@ def drill() -> Iterator[Drill]:
         path.write_text(json.dumps(found, indent=1) + "\n")
     assert made.survived > 0
     assert made.lost == []
+
+
+def about() -> dict[str, str]:
+    """What was tried, and where."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=7"]
+    found = subprocess.run(command, capture_output=True, text=True, check=False, cwd=HERE)
+    where = {"machine": machine(), "python": platform.python_version()}
+    return {"commit": found.stdout.strip(), **where, "date": time.strftime("%Y-%m-%d")}
 
 
 class Child:
