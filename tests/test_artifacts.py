@@ -28,6 +28,8 @@ STATED = {
     "cifar-fs/wrn28-10-48": 89.83,
     "cifar-fs/resnet18": 87.50,
     "cifar-fs/resnet12": 87.92,
+    "cub/resnet12": 93.72,
+    "cub/resnet12-dct": 93.94,
     "cub/resnet18": 92.98,
     "cub/resnet18-112": 93.27,
     "cub/resnet18-dct": 93.42,
@@ -87,6 +89,8 @@ def test_the_stated_accuracy_is_found_again(folder):
         ("cifar-fs/wrn28-10-48", "cifar-fs/wrn28-10-dct"),
         ("cub/resnet18-112", "cub/resnet18-dct"),
         ("cub/resnet18", "cub/resnet18-dct"),
+        ("cub/resnet12", "cub/resnet12-dct"),
+        ("cub/resnet12", "cub/resnet18-112"),
     ],
 )
 def test_two_streams_hold_the_same_images_in_the_same_order(names):

@@ -22,6 +22,7 @@ TINY = {
     "tiny-resnet10-dct": Architecture(
         dct.build_resnet_dct, {"n_blocks": 1, "channels": NARROW}, IMAGE_SIZE
     ),
+    "tiny-resnet12-dct": Architecture(dct.build_resnet12_dct, {"channels": NARROW}, DROPOUT),
     "tiny-wrn-simpleshot": Architecture(
         wrn_simpleshot.build_wrn_simpleshot,
         {"depth": 16, "width": 2},

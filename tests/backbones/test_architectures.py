@@ -23,6 +23,8 @@ PUBLISHED = {  # name: (parameters, features); counts of others less their class
     ),
     "wrn28-10-simpleshot": (36_479_194 - LINEAR_10["wrn28-10"], 640),  # biases folded away
     "resnet12": (12_424_320, 640),  # Lee et al.'s 12.4 M
+    # 24 channels enter the first convolution and the first shortcut instead of 3
+    "resnet12-dct": (12_424_320 + 64 * (24 - 3) * (9 + 1), 640),
     "resnet18": (11_689_512 - 512 * 1000 - 1000, 512),  # torchvision's, with 1000 classes
     "resnet18-dct": (11_689_512 - 512 * 1000 - 1000 + 64 * (24 - 3) * 49, 512),
     "resnet18-3x3": (
@@ -94,6 +96,7 @@ def test_forward_is_stem_stages_head(tiny):
         ("wrn28-10", 3),
         ("wrn28-10-dct", 3),
         ("resnet12", 4),
+        ("resnet12-dct", 4),
         ("resnet18", 4),
         ("resnet18-dct", 4),
         ("conv4", 4),

@@ -1,4 +1,4 @@
-"""WRN-28-10 and ResNet18 on DCT coefficients: a second stream beside the network on pixels.
+"""WRN-28-10, ResNet12 and ResNet18 on DCT coefficients: a second stream beside that on pixels.
 
 The idea is of X. Chen and G. Wang, "Few-shot learning by integrating spatial and frequency
 representation", 2021: enlarge the image, take the coefficients of a JPEG-like DCT in blocks of
@@ -24,6 +24,8 @@ from torch import Tensor, nn
 from fewlabels.backbones.backbone import Backbone
 from fewlabels.backbones.layers import convolution, initialize
 from fewlabels.backbones.resnet import CHANNELS, build_resnet, build_stem
+from fewlabels.backbones.resnet12 import CHANNELS as CHANNELS12
+from fewlabels.backbones.resnet12 import build_resnet12
 from fewlabels.backbones.wrn import STEM_CHANNELS, build_wrn
 
 BLOCK = 8  # side of a block of the enlarged image; also how many times it is enlarged
@@ -130,4 +132,15 @@ def build_resnet_dct(
     stem = build_stem(channels[0], image_size, n_in=N_COEFFICIENTS)
     backbone.stem = nn.Sequential(*standardized_dct(), *stem)
     initialize(backbone.stem)
+    return backbone
+
+
+def build_resnet12_dct(*, channels: tuple[int, ...] = CHANNELS12, dropout: float = 0.0) -> Backbone:
+    """ResNet12 whose first block reads standardized DCT coefficients.
+
+    >>> build_resnet12_dct(channels=(4, 6, 8, 10)).feature_dim
+    10
+    """
+    backbone = build_resnet12(channels=channels, dropout=dropout, n_in=N_COEFFICIENTS)
+    backbone.stem = nn.Sequential(*standardized_dct())
     return backbone

@@ -68,6 +68,7 @@ BACKBONES["conv4-32-flat"] = Architecture(
 )
 BACKBONES["mobilenet"] = Architecture(mobilenet.build_mobilenet, layouts=(mobilenet.SIMPLESHOT,))
 BACKBONES["wrn28-10-dct"] = Architecture(dct.build_wrn_dct, takes=DROPOUT)
+BACKBONES["resnet12-dct"] = Architecture(dct.build_resnet12_dct, takes=DROPOUT)
 BACKBONES["resnet18-dct"] = Architecture(dct.build_resnet_dct, RESNET18, takes=IMAGE_SIZE)
 BACKBONES["wrn28-10-simpleshot"] = Architecture(
     wrn_simpleshot.build_wrn_simpleshot, takes=DROPOUT, layouts=(wrn_simpleshot.SIMPLESHOT,)

@@ -40,16 +40,23 @@ class ResNet12Block(nn.Module):
         return out
 
 
-def build_resnet12(*, channels: tuple[int, ...] = CHANNELS, dropout: float = 0.0) -> Backbone:
+def build_resnet12(
+    *, channels: tuple[int, ...] = CHANNELS, dropout: float = 0.0, n_in: int = 3
+) -> Backbone:
     """ResNet12; its stages are the four blocks, its stem is the identity.
+
+    Args:
+        channels: Of the blocks.
+        dropout: Probability of dropout at the end of each block.
+        n_in: Channels of the images.
 
     >>> build_resnet12(channels=(4, 6, 8, 10)).feature_dim
     10
     """
     last, dim = len(channels) - 1, channels[-1]
     stages = [
-        ResNet12Block(n_in, n_out, dropout=dropout, last=i == last)
-        for i, (n_in, n_out) in enumerate(pairwise((3, *channels)))
+        ResNet12Block(before, n_out, dropout=dropout, last=i == last)
+        for i, (before, n_out) in enumerate(pairwise((n_in, *channels)))
     ]
     head = GlobalAveragePool()
     backbone = Backbone(stem=nn.Identity(), stages=stages, head=head, feature_dim=dim)

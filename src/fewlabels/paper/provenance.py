@@ -15,6 +15,7 @@ VIEWS = {"flip": "two views", "ten": "ten views"}  # averaged per image; the pap
 BACKBONES = {  # as the paper spells them
     "wrn28-10": "WRN",
     "resnet18": "ResNet18",
+    "resnet18-112": "ResNet18 at 112 px",
     "resnet12": "ResNet12",
     "conv4": "Conv4",
 }
@@ -101,7 +102,10 @@ def _read_metrics(path: Path, source: FeatureSource) -> dict[str, Any] | None:
     try:
         metrics: dict[str, Any] = json.loads(path.read_bytes())
         known = {"epoch", "seconds"} <= metrics["kept_epoch"].keys() and "device" in metrics
-        same = (metrics["dataset"], metrics["backbone"]) == (source.dataset, source.backbone)
+        name = metrics["backbone"]
+        size = metrics.get("recipe", {}).get("image_size")
+        # A folder has the name of its backbone, or also the size of its training images.
+        same = metrics["dataset"] == source.dataset and source.backbone in (name, f"{name}-{size}")
         return metrics if known and same else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
