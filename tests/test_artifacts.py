@@ -103,6 +103,23 @@ def test_two_streams_hold_the_same_images_in_the_same_order(names):
         assert np.corrcoef(alike[0][pairs], alike[1][pairs])[0, 1] > 0.5
 
 
+@pytest.mark.parametrize(
+    ("dataset", "names", "stated"),
+    [
+        ("cifar-fs", ("wrn28-10-48", "wrn28-10-dct"), 90.80),
+        ("cub", ("resnet12", "resnet12-dct", "resnet18-dct"), 94.56),
+    ],
+)
+def test_streams_side_by_side_have_the_stated_accuracy(dataset, names, stated):
+    streams = [FeatureSet.load(ARTIFACTS / dataset / name / "novel.safetensors") for name in names]
+    powered = [(stream.features + 1e-6) ** 0.4 for stream in streams]
+    rows = np.hstack([each / np.linalg.norm(each, axis=1, keepdims=True) for each in powered])
+    joined = FeatureSet.from_arrays(rows, streams[0].labels, streams[0].class_names)
+    method = configure("map", n_shot=1, dataset=dataset, pipeline="unit | center | unit")
+    [result] = evaluate([method], joined, n_episodes=1000, seed=1)
+    assert abs(result.accuracy - stated) < 4 * result.ci95 / 1.96
+
+
 @pytest.mark.skipif(not IMAGES.is_dir(), reason="needs the images of CIFAR-FS")
 def test_the_shipped_checkpoint_gives_the_shipped_features_again():
     folder = ARTIFACTS / "cifar-fs" / "conv4"

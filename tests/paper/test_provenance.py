@@ -1,6 +1,7 @@
 """How features were made is shown where it is recorded, and not invented."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -40,6 +41,18 @@ def test_what_is_recorded_is_shown(folder):
         "training": {"epochs": 12, "minutes": 9.0, "device": "Abacus 7", "head": "cosine"},
         "gain_of_views": 1.25,
     }
+
+
+def test_a_folder_may_name_the_size_of_the_training_images(folder):
+    place = (folder / "cifar-fs" / "wrn28-10").rename(folder / "cifar-fs" / "wrn28-10-48")
+    made = FeatureSet.load(place / "novel.safetensors")
+    known = {**made.provenance, "backbone": "wrn28-10-48"}
+    replace(made, provenance=known).save(place / "novel.safetensors")
+    source, library = NOVEL._replace(backbone="wrn28-10-48"), Library(folder)
+    assert "training" not in describe_making(library, source)
+    sized = {**METRICS, "recipe": {"head": "cosine", "image_size": 48}}
+    (place / "metrics.json").write_text(json.dumps(sized))
+    assert describe_making(library, source)["training"]["epochs"] == 12
 
 
 @pytest.mark.parametrize(
