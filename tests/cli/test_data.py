@@ -18,6 +18,12 @@ def folder(tmp_path) -> Path:
     return tmp_path
 
 
+def test_list_as_json(here):
+    found = {each["dataset"]: each for each in json.loads(here("data", "list", "--json").stdout)}
+    assert found["cifar-fs"]["images"]["base"] == 38_400
+    assert found["cub"]["classes"]["novel"] == 50
+
+
 def test_list_names_every_benchmark_its_counts_and_forms(here):
     done = here("data", "list")
     assert done.code == 0, done.stderr

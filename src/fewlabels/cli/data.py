@@ -29,12 +29,26 @@ data_app = typer.Typer(
 
 
 @data_app.command("list", cls=options.GroupedCommand, short_help="List the benchmarks.")
-def list_command() -> None:
+def list_command(as_json: options.Json = False) -> None:
     """List the benchmarks: classes and images of each split, sources, and forms on disk."""
     from fewlabels.data import BENCHMARKS
     from fewlabels.data.forms import FORMS
     from fewlabels.data.image_set import SPLITS
 
+    if as_json:
+        found = [
+            {
+                "dataset": each.name,
+                "classes": {split: len(each.classes[split]) for split in SPLITS},
+                "images": {split: each.n_images[split] for split in SPLITS},
+                "paper": each.cite,
+                "get_it": each.obtain,
+                "forms": [form.NAME for form in FORMS[each.name]],
+            }
+            for each in BENCHMARKS.values()
+        ]
+        typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        return
     rows = []
     for each in BENCHMARKS.values():
         sizes = [f"{len(each.classes[split])} · {each.n_images[split]:,}" for split in SPLITS]
