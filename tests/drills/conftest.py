@@ -85,7 +85,7 @@ def drill(request: pytest.FixtureRequest) -> Iterator[Drill]:
 
 def about() -> dict[str, str]:
     """What was tried, and where."""
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=7"]
+    command = ["git", "rev-parse", "--short=7", "HEAD"]
     found = subprocess.run(command, capture_output=True, text=True, check=False, cwd=HERE)
     where = {"machine": machine(), "python": platform.python_version()}
     return {"commit": found.stdout.strip(), **where, "date": time.strftime("%Y-%m-%d")}

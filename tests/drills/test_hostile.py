@@ -25,10 +25,11 @@ from PIL import Image
 
 import fewlabels
 from fewlabels.data.decoding import UnreadableImageError, decode
-from fewlabels.errors import FewLabelsError, FileFormatError
+from fewlabels.errors import FewLabelsError, FileFormatError, InputError
 from fewlabels.evaluation.settings import read_settings
 from fewlabels.features import FeatureSet, read_features
 from fewlabels.labeling.journal import Journal
+from fewlabels.labeling.label import label_folder
 from fewlabels.labeling.labels_file import read_labels
 from fewlabels.labeling.outputs import LabelRow, to_csv
 from fewlabels.training.recipe import Recipe
@@ -290,6 +291,17 @@ def test_formulas_in_names_and_labels_are_neutralized_and_read_back(tmp_path):
     (tmp_path / "labels.csv").write_text(text, newline="")
     found = read_labels(tmp_path / "labels.csv", evil).labels
     assert found == dict.fromkeys(evil, "=cmd()")
+
+
+def test_ten_thousand_classes_are_refused_in_words(tmp_path):
+    """Commit 7d831a6 was not done after 12 minutes (measured in the notes)."""
+    rows = np.random.default_rng(0).gamma(1.0, size=(20_000, 8)).astype(np.float32)
+    labels = np.where(np.arange(20_000) < 10_000, np.arange(20_000), -1)
+    names = [f"class {i}" for i in range(10_000)]
+    FeatureSet.from_arrays(rows, labels, names).save(tmp_path / "f.safetensors")
+    with pytest.raises(InputError, match=r"got 20,000 rows and 10,000 classes\. Use"):
+        label_folder(tmp_path / "f.safetensors", output=tmp_path / "labels.csv")
+    assert not (tmp_path / "labels.csv").exists()
 
 
 def test_a_path_that_could_mean_two_images_is_refused(tmp_path):

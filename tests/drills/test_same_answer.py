@@ -5,6 +5,7 @@ one whose stdout was full or knew only ASCII; at 40 columns names of methods wer
 forked child hung after a `fit` with several threads.
 """
 
+import csv
 import json
 import os
 import subprocess
@@ -18,6 +19,7 @@ import torch
 from fewlabels import PTMAP, FewLabelsClassifier, NearestClassMean, SeededKMeans, fit
 from fewlabels.cli.console import print_table
 from fewlabels.evaluation.tables import Table
+from fewlabels.features import FeatureSet, load_embedded
 from fewlabels.preprocess.power_rule import suggest_power
 
 ROWS = np.random.default_rng(0).gamma(1.0, size=(60, 12))
@@ -46,6 +48,45 @@ def test_threads_do_not_change_the_answer(features):
         accuracies(run(words, OMP_NUM_THREADS=n, NUMBA_NUM_THREADS=n)) for n in ("1", "8")
     )
     assert one == eight
+
+
+CPUS = [  # what libraries compute with on other processors, or with other threads
+    {"ATEN_CPU_CAPABILITY": "default", "OPENBLAS_CORETYPE": "Haswell", "MKL_CBWR": "COMPATIBLE"},
+    {"OMP_NUM_THREADS": "8", "NUMBA_NUM_THREADS": "8", "MKL_NUM_THREADS": "8"},
+    {"ATEN_CPU_CAPABILITY": "avx2", "OPENBLAS_CORETYPE": "Zen"},
+    {"OPENBLAS_CORETYPE": "SkylakeX", "MKL_CBWR": "AVX2"},
+    {"MKL_DEBUG_CPU_TYPE": "5", "MKL_CBWR": "AUTO"},
+    {"OPENBLAS_CORETYPE": "Prescott", "ONEDNN_MAX_CPU_ISA": "SSE41"},
+    {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""},
+]
+
+
+def test_other_kinds_of_cpu(drill, tmp_path):
+    """Real features: the same labels and accuracies, confidences as ARCHITECTURE.md promises."""
+    embedded = load_embedded()
+    rows = np.flatnonzero(np.isin(embedded.labels, np.unique(embedded.labels)[:5]))
+    few = np.where(np.arange(len(rows)) % 20 == 0, embedded.labels[rows], -1)
+    some = FeatureSet.from_arrays(embedded.features[rows], few, embedded.class_names)
+    some.save(tmp_path / "some.safetensors")
+    label = ["label", tmp_path / "some.safetensors", "--output", tmp_path / "labels.csv"]
+    evaluate = ["evaluate", "--episodes", 200, "--json", "--method", "map"]
+
+    def answer(environment):
+        alone = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
+        done = run(label, **{**alone, **environment})
+        assert done.returncode == 0, done.stderr
+        table = list(csv.DictReader((tmp_path / "labels.csv").read_text().splitlines()))
+        found = accuracies(run(evaluate, **{**alone, **environment}))
+        confidences = np.array([float(row["confidence"]) for row in table])
+        return [row["label"] for row in table], confidences, found
+
+    labels, confidences, wanted = answer({})
+    for number, _ in enumerate(drill.tries("other kinds of CPU", 2, len(CPUS))):
+        again = answer(CPUS[number])
+        far = float(abs(again[1] - confidences).max())
+        changed = sum(map(str.__ne__, again[0], labels))
+        good = not changed and far <= 1e-3 and again[2] == wanted
+        drill.judge(good, f"{CPUS[number]}: {changed} labels, {far}, {again[2]} for {wanted}")
 
 
 def test_precision_does_not_change_the_labels():
