@@ -128,3 +128,23 @@ def test_a_clock_that_jumps(project, serve, visit):
             page.wait_for_timeout(30)
     wait_saved(page)
     assert origins(project) == ["person", "person"]
+
+
+def test_whatever_is_asked_of_a_server_that_does_not_answer_the_page_says_so(project, serve, visit):
+    page = visit(serve(project))
+    settled(page)
+    page.clock.install()  # the page does not ask by itself
+    page.route("**/api/**", lambda route: route.abort())
+    for ask in (
+        lambda: page.keyboard.press("m"),
+        lambda: page.keyboard.press("p"),
+        lambda: page.click("#exports summary"),
+    ):
+        page.evaluate("document.querySelector('#trouble').hidden = true")
+        ask()
+        page.wait_for_selector("#trouble:not([hidden])")
+        assert "does not answer" in page.inner_text("#trouble")
+        page.keyboard.press("Escape")
+    assert all("Failed to load resource" in each for each in page.complaints)  # no other error
+    page.close()
+    page.complaints.clear()

@@ -367,6 +367,18 @@ def test_every_format_of_the_command_line_can_be_downloaded(client):
                 assert all(Image.open(io.BytesIO(each)).size for each in pictures)
 
 
+def test_without_pictures_only_formats_that_need_none_are_offered(tmp_path):
+    vectors = np.abs(np.random.default_rng(0).normal(size=(12, 4))).astype(np.float32)
+    features = FeatureSet.from_arrays(vectors, [-1] * 12, [])
+    with Project.create(tmp_path / "project", features, title="rows") as made:
+        made.journal.decide({"row 0": "a", "row 1": "b"}, origin="import")
+    with visiting(tmp_path / "project") as client:
+        client.get(f"/?token={TOKEN}")
+        for each in client.get("/api/exports").json():
+            assert client.get(f"/export/{each['name']}").status_code == 200, each
+        assert client.get("/export/hf").status_code == 422
+
+
 def test_where_pictures_are_too_large_for_one_file_the_command_is_shown(client, monkeypatch):
     monkeypatch.setattr(downloads, "MOST_BYTES", 100)
     here = {each["name"]: each["here"] for each in client.get("/api/exports").json()}

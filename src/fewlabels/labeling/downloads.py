@@ -6,6 +6,7 @@ page shows the command that writes them to a folder.
 
 import shlex
 import zipfile
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +25,17 @@ MOST_BYTES = 1 << 29  # of pictures in a zip file
 
 def list_downloads(session: Session) -> list[dict[str, Any]]:
     """Name, words and command of each, and whether the server makes it ("here")."""
-    project, small = str(session.project.folder), session.collection.images is None
-    if not small:
-        small = _bytes_of_pictures(session) <= MOST_BYTES
+    project, has_pictures = str(session.project.folder), session.collection.images is not None
+    are_small = has_pictures and _bytes_of_pictures(session) <= MOST_BYTES
     found = []
-    for name in format_names():
-        form = find_format(name)
+    for form in map(find_format, format_names()):
+        if form.needs_pictures and not has_pictures:
+            continue
+        name = form.name
         command = ["fewlabels", "export", project, "--to", name, "--output", f"labels-{name}"]
-        here = small or not form.needs_pictures
+        here = are_small or not form.needs_pictures
+        if name == "parquet":
+            here = find_spec("pyarrow") is not None  # else the command says what to install
         found.append(
             {"name": name, "words": form.words, "here": here, "command": shlex.join(command)}
         )

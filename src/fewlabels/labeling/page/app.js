@@ -13,6 +13,7 @@ const SETTLE = 400; // milliseconds in which a label that just changed is not co
 const ALIKE = 0.5; // of the similarity between the most similar image and the rest: those above are "like this"
 const LETTERS = "fewlabels-letters"; // whether single letters are keys
 
+const notAnswered = (error) => trouble(error.message);
 const palette = new Palette((label) => labelAs(label));
 
 // ---- moving around
@@ -23,7 +24,7 @@ function setView(name) {
   page.lasso = null;
   $("grid").scrollTop = 0;
   page.focused = null;
-  if (name === "map") openMap();
+  if (name === "map") openMap().catch(notAnswered);
   relayout();
   focus(page.layout.order[0]);
 }
@@ -120,7 +121,9 @@ async function similarTo(item) {
 async function moreLikeThis() {
   if (page.focused === null) return;
   const item = page.focused;
-  page.like = { item, similar: await similarTo(item) };
+  const similar = await similarTo(item).catch(notAnswered);
+  if (!similar) return;
+  page.like = { item, similar };
   setView("like");
 }
 
@@ -128,7 +131,8 @@ async function moreLikeThis() {
 async function selectAlike() {
   const item = page.focused;
   if (item === null) return;
-  const similar = await similarTo(item);
+  const similar = await similarTo(item).catch(notAnswered);
+  if (!similar) return;
   const others = outliers().filter((each) => each !== item && similar.has(each));
   const [best, worst] = [Math.max(...others.map((each) => similar.get(each))), Math.min(...similar.values())];
   page.selected = new Set([item, ...others.filter((each) => similar.get(each) > worst + ALIKE * (best - worst))]);
@@ -386,7 +390,7 @@ for (const answer of ["yes", "no"]) $(`ask-${answer}`).addEventListener("click",
 $("ask").addEventListener("keydown", (event) => event.key === "y" && !event.repeat && $("ask").close("yes"));
 $("letters").checked = lettersOn();
 $("letters").addEventListener("change", (event) => localStorage.setItem(LETTERS, event.target.checked ? "on" : "off"));
-$("exports").addEventListener("toggle", async () => $("exports").open && showFormats(await api.exports()));
+$("exports").addEventListener("toggle", () => $("exports").open && api.exports().then(showFormats, notAnswered));
 document.addEventListener("click", (event) => $("exports").contains(event.target) && !event.target.closest("a") || ($("exports").open = false));
 new ResizeObserver(() => page.layout && relayout()).observe($("grid"));
 
