@@ -24,6 +24,8 @@ import torch
 from PIL import Image
 
 import fewlabels
+from fewlabels.data.benchmarks import read_benchmark
+from fewlabels.data.class_lists import BENCHMARKS
 from fewlabels.data.decoding import UnreadableImageError, decode
 from fewlabels.errors import FewLabelsError, FileFormatError, InputError
 from fewlabels.evaluation.settings import read_settings
@@ -125,8 +127,35 @@ def seeds(tmp_path: Path) -> dict[str, tuple[bytes, object]]:
         finally:
             journal.close()
 
+    made |= mosaics(tmp_path / "mosaics")
     made[".sqlite"] = (tmp_path / "j.sqlite").read_bytes(), read_journal
     return made
+
+
+def mosaics(folder: Path) -> dict[str, tuple[bytes, object]]:
+    """The index of a set of mosaics, and one of the mosaics."""
+    names = BENCHMARKS["cifar-fs"].classes["novel"]
+    (folder / "novel").mkdir(parents=True)
+    sheet = Image.fromarray(np.arange(96, dtype=np.uint8).reshape(4, 8, 3))
+    for name in names:
+        sheet.save(folder / "novel" / f"{name}.webp", lossless=True)
+    index, first = folder / "index.json", folder / "novel" / f"{names[0]}.webp"
+    classes = {name: {"split": "novel"} for name in names}
+    index.write_text(json.dumps({"tile": 4, "cols": 2, "rows": 1, "classes": classes}))
+
+    def read_as(place: Path):
+        good = place.read_bytes()
+
+        def read(path: Path) -> None:
+            place.write_bytes(path.read_bytes())
+            try:
+                read_benchmark("cifar-fs", folder, split="novel").read(1)
+            finally:
+                place.write_bytes(good)
+
+        return good, read
+
+    return {".index.json": read_as(index), ".mosaic": read_as(first)}
 
 
 def read_all(kind, data, read, numbers, folder: Path) -> list[str]:
@@ -151,7 +180,7 @@ def read_all(kind, data, read, numbers, folder: Path) -> list[str]:
 KINDS = [
     *(".safetensors", ".npz", ".npy", ".pt", ".pkl", ".plk", ".parquet"),
     *(".jpeg", ".png", ".bmp", ".webp", ".gif", ".tiff"),
-    *(".csv", ".settings.toml", ".recipe.toml", ".sqlite"),
+    *(".index.json", ".mosaic", ".csv", ".settings.toml", ".recipe.toml", ".sqlite"),
 ]
 
 
@@ -162,7 +191,8 @@ def test_mutated_files(drill, tmp_path, kind):
     if kind not in made:
         pytest.skip("could not import 'pyarrow'")
     data, read = made[kind]
-    numbers = [number for number, _ in enumerate(drill.tries(f"mutated {kind}", 60, 12_000))]
+    many = 1000 if kind in (".index.json", ".mosaic") else 12_000  # these are read with 20 files
+    numbers = [number for number, _ in enumerate(drill.tries(f"mutated {kind}", 60, many))]
     report = tmp_path / "report.json"
     (tmp_path / f"good{kind}").write_bytes(data)
     read(tmp_path / f"good{kind}")
@@ -227,6 +257,15 @@ def test_a_parquet_bomb_is_refused(tmp_path):
     assert (tmp_path / "bomb.parquet").stat().st_size < 10**6
     with pytest.raises(FileFormatError, match="must not grow more than 100 times"):
         read_features(tmp_path / "bomb.parquet", labels_needed=False)
+
+
+@pytest.mark.parametrize("change", [{"rows": 10**9, "cols": 10**9}, {"rows": 10**40}])
+def test_an_index_of_endless_tiles_is_refused(tmp_path, change):
+    mosaics(tmp_path)
+    about = json.loads((tmp_path / "index.json").read_text()) | change
+    (tmp_path / "index.json").write_text(json.dumps(about))
+    with pytest.raises(FileFormatError, match="at most 100,000 tiles"):
+        read_benchmark("cifar-fs", tmp_path, split="novel")
 
 
 class Evil:

@@ -17,6 +17,7 @@ from fewlabels.errors import FileFormatError
 from fewlabels.io.stamps import short_hash
 
 INDEX = "index.json"
+MOST_TILES = 100_000  # of a class, which has 600 images in these benchmarks: memory
 CHECKSUM = "sha256_uint8_"  # prefix of the key of a checksum; the shape of the array follows
 
 
@@ -45,6 +46,8 @@ class Mosaics(Form):
                 each["split"] not in SPLITS for each in about["classes"].values()
             ):
                 raise ValueError("sizes must be positive and splits one of " + ", ".join(SPLITS))
+            if columns * rows > MOST_TILES:
+                raise ValueError(f"a mosaic must have at most {MOST_TILES:,} tiles")
         except (
             *(ValueError, KeyError, TypeError, AttributeError),
             *(OverflowError, RecursionError),  # of Infinity as a size, of lists in lists
@@ -92,7 +95,7 @@ class Mosaics(Form):
                 yield Problem(relative_name(path, self.root), differs)
 
     def _mosaic(self, class_name: str) -> Path | None:
-        if class_name not in self.classes:
-            return None
+        if class_name not in self.classes or Path(class_name).name != class_name:
+            return None  # a name that leads out of the folder is none
         path = self.root / self.classes[class_name]["split"] / f"{class_name}.webp"
         return path if path.is_file() else None
