@@ -1,7 +1,7 @@
 """Outcome: all labels of some inputs, and the evidence for them."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -335,6 +335,9 @@ def label_inputs(
         wrong = find_contradictions(answer, numbers, least=LIMITS.contradicted)
         right = compare_hidden(vectors, numbers, answer, tuple(RIVALS)) if estimate else {}
     listed = collection.names[: inputs.n_listed]
+    alike = getattr(vectors.prepared, "alike", None)
+    if alike is not None:
+        remarks = (*remarks, *remark_similar(alike.numpy(), collection.names))
     if accuracy is not None:
         unknown = numbers[: inputs.n_listed] < 0
         found = torch.as_tensor(answer.probabilities[: inputs.n_listed][unknown])
@@ -387,6 +390,24 @@ def suggest_next(
     found = suggest(vectors, numbers, None, n=n + len(marks))
     names = [name for name in (collection.names[row] for row in found) if name not in marks]
     return names[:n], advise(None, numbers, None)
+
+
+def remark_similar(alike: NDArray[np.int64], names: Sequence[str]) -> list[str]:
+    """A remark about near-duplicates, from the group of each item, (N,), if there are any.
+
+    >>> remark_similar(np.array([0, 1, 1]), ["a.jpg", "b.jpg", "c.jpg"])[0].split(". ")[0]
+    '2 images are near-duplicates of others, such as b.jpg and c.jpg'
+    """
+    sizes = np.bincount(alike)
+    n = int(sizes[sizes > 1].sum())
+    if not n:
+        return []
+    one, other = np.flatnonzero(alike == sizes.argmax())[:2]
+    return [
+        f"{count(n, 'image')} are near-duplicates of others, such as {names[one]} and "
+        f"{names[other]}. Where labels come in such groups, they are hidden together, so that the "
+        "estimate of accuracy is not too high."
+    ]
 
 
 def describe_threshold(accuracy: float, threshold: float, kept: float) -> str:
