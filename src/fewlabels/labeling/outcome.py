@@ -167,6 +167,13 @@ class Outcome:
         ]
         return sorted(found, key=lambda row: -float(exact[row]))
 
+    @property
+    def similar(self) -> list[str]:
+        """A remark about near-duplicates, if the method looks for them and there are any."""
+        alike = getattr(self.vectors.prepared, "alike", None)
+        names = self.inputs.collection.names
+        return [] if alike is None else remark_similar(alike.numpy(), names)
+
     def suggest(self, n: int) -> list[str]:
         """The names of the n items to label next; marked ones are decided already."""
         listed, marks = self.inputs.n_listed, self.inputs.marks
@@ -335,9 +342,6 @@ def label_inputs(
         wrong = find_contradictions(answer, numbers, least=LIMITS.contradicted)
         right = compare_hidden(vectors, numbers, answer, tuple(RIVALS)) if estimate else {}
     listed = collection.names[: inputs.n_listed]
-    alike = getattr(vectors.prepared, "alike", None)
-    if alike is not None:
-        remarks = (*remarks, *remark_similar(alike.numpy(), collection.names))
     if accuracy is not None:
         unknown = numbers[: inputs.n_listed] < 0
         found = torch.as_tensor(answer.probabilities[: inputs.n_listed][unknown])
