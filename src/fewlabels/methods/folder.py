@@ -74,7 +74,9 @@ class FolderConstants:
     graph_weight: float = 5.0  # g
     temperature: float = 2.0  # T
     n_groups: int = 5  # of labels that are hidden at a time
-    burst_ratio: float = 2.0  # of labelled to other rows with a labelled near-duplicate
+    # Of labelled to other rows with a labelled near-duplicate: on the groceries at most 1.4 for
+    # random labels, 2 to 20 per class, and at least 1.6 for labels in bursts of 2 to 5.
+    burst_ratio: float = 1.5
     map_rows: int = 1000  # unlabelled rows beside which MAP predicts hidden labels; time
     # Weights of log p1, log p2 and log p3 that suit validation folders at 1 to 20 labels per class,
     # and the standard deviation of their prior, as a fraction of each weight.
@@ -295,10 +297,10 @@ def _discriminants(z: Tensor, plan: Tensor, products: Tensor) -> tuple[Tensor, T
 def labelled_alike(alike: Tensor | None, known: Tensor) -> Tensor | None:
     """Near-duplicates among the labelled rows, where labels come in bursts, (N,), (N,) -> (S,).
 
-    That is, where labelled rows have a labelled near-duplicate at least twice as often as other
-    rows have one. Otherwise hidden labels are as near to the others as the rows to be labelled are,
-    and to hide near-duplicates together would make the estimate too low: by 2 points for 5 random
-    labels per class of the groceries.
+    That is, where labelled rows have a labelled near-duplicate much more often than other rows have
+    one (`burst_ratio`). Otherwise hidden labels are as near to the others as the rows to be
+    labelled are, and to hide near-duplicates together would make the estimate too low: by 2 points
+    for 5 random labels per class of the groceries.
 
     Args:
         alike: Group of near-duplicates of each row.
