@@ -17,6 +17,8 @@ from fewlabels.methods.folder import (
     find_sizes,
     fit_weights,
     hidden_groups,
+    labelled_alike,
+    prepare_rows,
     trust_in_sizes,
     with_sizes,
 )
@@ -246,3 +248,52 @@ def test_more_rows_times_classes_than_memory_holds_are_refused(monkeypatch):
     monkeypatch.setattr(folder, "CONSTANTS", tight)
     with pytest.raises(InputError, match=r"at most 639 .* got 160 rows and 4 classes.*ncm"):
         assign_folder(*split(x, few(labels, 1)), n_way=4)
+
+
+def test_near_duplicates_are_hidden_together():
+    labels = torch.tensor([0, 0, 0, 0, 1, 1, 1, 2, 2])
+    alike = torch.tensor([5, 6, 5, 7, 8, 8, 9, 3, 3])
+    groups = hidden_groups(labels, 3, 5, alike=alike)
+    together = [set(group.tolist()) for group in groups]
+    # The labels of class 2 are near-duplicates of each other: none can be hidden.
+    assert sorted(row for group in together for row in group) == [0, 1, 2, 3, 4, 5, 6]
+    assert any({0, 2} <= group for group in together)
+    assert any({4, 5} <= group for group in together)
+    assert not any({0, 1} <= group or {4, 6} <= group for group in together)
+    unlike = torch.arange(9)
+    for one, other in zip(
+        hidden_groups(labels, 3, 5), hidden_groups(labels, 3, 5, alike=unlike), strict=True
+    ):
+        assert one.tolist() == other.tolist()
+
+
+def test_copies_of_labelled_rows_do_not_raise_the_estimate():
+    # Labels at random: nothing can be learned, but from the copies of labelled rows.
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 400))
+    copies = np.stack([x, x + 0.02 * rng.normal(size=x.shape)], axis=1).reshape(120, 400)
+    x = np.concatenate([copies, rng.normal(size=(20, 400))])
+    x = torch.tensor(x, dtype=torch.float32)
+    labels = torch.tensor(np.repeat(rng.permutation(60) % 2, 2))
+    rows = prepare_rows(x)
+    assert rows.alike is not None
+    assert rows.alike[:120:2].tolist() == rows.alike[1:120:2].tolist()
+    assert len(rows.alike.unique()) == 80
+
+    def right(neighborhood):
+        found = assign_folder(
+            x[None, :120], labels[None], x[None, 120:], n_way=2, neighborhood=neighborhood
+        )
+        return float((found.held_out[0].argmax(dim=1) == labels).float().mean())
+
+    honest, as_if_no_copies = right(rows), right(rows._replace(alike=None))
+    assert honest < 0.75
+    assert as_if_no_copies > honest + 0.15
+
+
+def test_labels_that_do_not_come_in_bursts_are_hidden_one_by_one():
+    alike = torch.arange(20) // 2
+    even = torch.arange(20) % 2 == 0
+    assert labelled_alike(alike, even) is None  # every other row has a labelled near-duplicate
+    assert labelled_alike(alike, torch.arange(20) < 10).tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+    assert labelled_alike(None, even) is None

@@ -95,7 +95,7 @@ def export_command(
     require_path(source)
     fractions = None if split is None else _read_fractions(split)
     from fewlabels.labeling.exports import export_labels
-    from fewlabels.labeling.exports.splits import NEAR
+    from fewlabels.preprocess.duplicates import NEAR
 
     with resumable() as bar:
         written = export_labels(

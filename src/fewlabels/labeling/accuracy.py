@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from fewlabels.fitting import Rows
 from fewlabels.labeling.answer import Answer, solve
 from fewlabels.methods import find_method
-from fewlabels.methods.folder import hidden_groups
+from fewlabels.methods.folder import hidden_groups, labelled_alike
 
 Z95 = 1.959963984540054  # 97.5 % quantile of the normal distribution
 
@@ -224,7 +224,8 @@ def compare_hidden(
     if not len(rows):
         return right
     n_way = int(labels.max()) + 1
-    for group in hidden_groups(torch.as_tensor(labels[known]), n_way):
+    alike = labelled_alike(getattr(vectors.prepared, "alike", None), torch.as_tensor(labels >= 0))
+    for group in hidden_groups(torch.as_tensor(labels[known]), n_way, alike=alike):
         hidden = known[group.numpy()]
         shown = np.setdiff1d(known, hidden)
         for name in methods:

@@ -190,4 +190,4 @@ def label_folder(
                 f"{folder} holds {n_others:,} other files, perhaps of an earlier run: "
                 "nothing was removed."
             )
-    return replace(outcome, remarks=(*outcome.remarks, *remarks))
+    return replace(outcome, remarks=(*outcome.remarks, *outcome.similar, *remarks))

@@ -1,7 +1,7 @@
 """Outcome: all labels of some inputs, and the evidence for them."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -168,6 +168,13 @@ class Outcome:
             row for row in list_outliers(self.none_of_these or []) if not self.of_no_class[row]
         ]
         return sorted(found, key=lambda row: -float(exact[row]))
+
+    @property
+    def similar(self) -> list[str]:
+        """A remark about near-duplicates, if the method looks for them and there are any."""
+        alike = getattr(self.vectors.prepared, "alike", None)
+        names = self.inputs.collection.names
+        return [] if alike is None else remark_similar(alike.numpy(), names)
 
     def suggest(self, n: int) -> list[str]:
         """The names of the n items to label next; marked ones are decided already."""
@@ -389,6 +396,24 @@ def suggest_next(
     found = suggest(vectors, numbers, None, n=n + len(marks))
     names = [name for name in (collection.names[row] for row in found) if name not in marks]
     return names[:n], advise(None, numbers, None)
+
+
+def remark_similar(alike: NDArray[np.int64], names: Sequence[str]) -> list[str]:
+    """A remark about near-duplicates, from the group of each item, (N,), if there are any.
+
+    >>> remark_similar(np.array([0, 1, 1]), ["a.jpg", "b.jpg", "c.jpg"])[0].split(". ")[0]
+    '2 images are near-duplicates of others, such as b.jpg and c.jpg'
+    """
+    sizes = np.bincount(alike)
+    n = int(sizes[sizes > 1].sum())
+    if not n:
+        return []
+    one, other = np.flatnonzero(alike == sizes.argmax())[:2]
+    return [
+        f"{count(n, 'image')} are near-duplicates of others, such as {names[one]} and "
+        f"{names[other]}. Where labels come in such groups, they are hidden together, so that the "
+        "estimate of accuracy is not too high."
+    ]
 
 
 def describe_threshold(accuracy: float, threshold: float, kept: float) -> str:

@@ -82,7 +82,7 @@ def build_report(
     parts = {
         "title": _text(outcome.inputs.collection.title),
         "facts": _facts(outcome, score),
-        "advice": _text(" ".join([outcome.advice, *unscored])),
+        "advice": _text(" ".join([outcome.advice, *unscored, *outcome.similar])),
         "map": _map(outcome),
         "proportions": _proportions(outcome, score),
         "suggested": _suggested(outcome),

@@ -28,7 +28,6 @@ from fewlabels.labeling.exports.base import (
     is_rare,
 )
 from fewlabels.labeling.exports.splits import (
-    NEAR,
     check_fractions,
     check_near,
     find_groups,
@@ -47,8 +46,8 @@ from fewlabels.labeling.labels_file import (
 from fewlabels.labeling.moved import find_moved, rename_rows
 from fewlabels.labeling.outputs import LABEL_STUDIO_PREFIX, check_abstain
 from fewlabels.labeling.project import FEATURES, Project, stamps_of
+from fewlabels.preprocess.duplicates import MOST_IN_GROUP, NEAR
 
-MOST_IN_GROUP = 0.2  # of all images: a larger group is worth a remark
 MOST_SHOWN = 8  # classes or paths that a remark names
 
 

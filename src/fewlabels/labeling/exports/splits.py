@@ -12,19 +12,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from fewlabels.errors import InputError
 from fewlabels.io.stamps import content_digest, short_hash
 from fewlabels.labeling.exports.base import TEST, TRAIN, VALIDATION
+from fewlabels.preprocess.duplicates import NEAR, connect
 
 BLOCK_ROWS = 512  # rows whose cosines with all rows are held at a time; memory
-# Cosine of near-duplicates. Of changed copies of 60 photographs of groceries, with the default
-# backbone, 0.9 finds all that are mirrored or brighter, 98 % of those cropped by 5 %, 83 % of those
-# compressed again with quality 50, and 12 % of those of half the size. It makes 516 groups of the
-# 700 photographs themselves, the largest of 26.
-NEAR = 0.9
 
 
 def check_fractions(split: Sequence[float] | None) -> dict[str, float]:
@@ -71,9 +65,7 @@ def find_groups(
     links = [_equal_files(files)]
     if features is not None and len(features):
         links += _near_rows(np.asarray(features, dtype=np.float32), near)
-    rows, columns = np.concatenate(links, axis=1)
-    graph = coo_array((np.ones(len(rows), dtype=bool), (rows, columns)), shape=(len(files),) * 2)
-    return np.asarray(connected_components(graph, directed=False)[1], dtype=np.int64)
+    return connect(np.concatenate(links, axis=1), len(files))
 
 
 def _equal_files(files: Sequence[Path | None]) -> NDArray[np.int64]:

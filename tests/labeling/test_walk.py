@@ -1,0 +1,194 @@
+"""The whole way of a folder of real photographs: in, labelled, corrected, out, moved and back."""
+
+import csv
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pandas as pd
+import pytest
+from PIL import Image
+from pyarrow import parquet
+
+from fewlabels import export_labels, label_folder
+from fewlabels.data import read_images
+from fewlabels.io.moves import undo_moves
+from fewlabels.labeling.collection import Extraction
+from fewlabels.labeling.exports import format_names
+from fewlabels.labeling.session import open_session
+from fewlabels.labeling.sorting import move_photos
+
+GROCERY = Path(__file__).parents[2] / "examples" / "grocery"
+CLASSES = ("Cabbage", "Floury-Potato", "Arla-Sour-Milk")
+PER_CLASS = 6
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """Real photographs in nested folders of two cameras, one of them HEIC, with two duplicates."""
+    pytest.importorskip("pillow_heif").register_heif_opener()
+    for number, name in enumerate(CLASSES):
+        for i, path in enumerate(sorted((GROCERY / name).glob("*.jpg"))[:PER_CLASS]):
+            folder = tmp_path / "photos" / ("DCIM/100CANON" if i % 2 else "phone/2024 früh")
+            folder.mkdir(parents=True, exist_ok=True)
+            if (number, i) == (0, 0):
+                Image.open(path).save(folder / "IMG_0.HEIC", quality=90)
+            else:
+                shutil.copy(path, folder / f"{number}{i}.jpg")
+    for copied in ("DCIM/100CANON/01.jpg", "DCIM/100CANON/11.jpg"):
+        shutil.copy(tmp_path / "photos" / copied, tmp_path / "photos" / f"copy {Path(copied).name}")
+    return tmp_path / "photos"
+
+
+def true_label(name: str) -> str:
+    stem = Path(name).stem.removeprefix("copy ")
+    return CLASSES[0] if stem == "IMG_0" else CLASSES[int(stem[0])]
+
+
+def tree(folder: Path) -> dict[str, str]:
+    """The digest of every file below a folder, by path."""
+    return {
+        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def by_stem(folder: Path, pattern: str) -> dict[str, str]:
+    """Labels of SPLIT/LABEL/PICTURE by the stem of the picture."""
+    return {path.stem: path.parent.name for path in folder.glob(pattern)}
+
+
+def read_back(form: str, folder: Path) -> dict[str, str]:
+    """Labels by the stem of the picture, read as the format's own program does."""
+    if form in ("imagefolder", "ultralytics"):
+        return by_stem(folder, "*/*/*.jpg")
+    if form == "hf":
+        found = {}
+        for path in folder.glob("*/metadata.csv"):
+            frame = pd.read_csv(path)
+            stems = frame["file_name"].map(lambda name: Path(name).stem)
+            found |= dict(zip(stems, frame["label"], strict=True))
+        return found
+    if form == "csv":
+        frame = pd.read_csv(folder / "labels.csv")
+        return {
+            Path(path).stem: label
+            for path, label in zip(frame["path"], frame["label"], strict=True)
+        }
+    if form == "parquet":
+        rows = parquet.read_table(folder / "labels.parquet").to_pylist()
+        return {Path(row["path"]).stem: row["label"] for row in rows}
+    if form == "coco":
+        found = {}
+        for path in folder.glob("annotations/*.json"):
+            content = json.loads(path.read_text(encoding="utf-8"))
+            names = {each["id"]: each["name"] for each in content["categories"]}
+            files = {each["id"]: each["file_name"] for each in content["images"]}
+            for each in content["annotations"]:
+                stem = Path(files[each["image_id"]].removesuffix(".HEIC.jpg")).stem
+                found[stem] = names[each["category_id"]]
+        return found
+    if form == "cvat":
+        images = ElementTree.parse(folder / "annotations.xml").getroot().findall("image")
+        return {Path(each.get("name")).stem: each.find("tag").get("label") for each in images}
+    if form == "imagenet":
+        classes = (folder / "synsets.txt").read_text(encoding="utf-8").splitlines()
+        lines = [
+            line.replace('"', "").rsplit(" ", 1)
+            for path in folder.glob("*.txt")
+            if path.name != "synsets.txt"
+            for line in path.read_text(encoding="utf-8").splitlines()
+        ]
+        return {Path(name).stem: classes[int(number)] for name, number in lines}
+    if form == "fiftyone":
+        found = {}
+        for path in folder.glob("*/labels.json"):
+            content = json.loads(path.read_text(encoding="utf-8"))
+            found |= {stem: content["classes"][n] for stem, n in content["labels"].items()}
+        return found
+    assert form == "label-studio"
+    found = {}
+    for task in json.loads((folder / "tasks.json").read_text(encoding="utf-8")):
+        (entry,) = task.get("annotations") or task["predictions"]
+        stem = Path(task["data"]["image"].partition("?d=")[2]).stem.replace("%20", " ")
+        found[stem] = entry["result"][0]["value"]["choices"][0]
+    return found
+
+
+def test_a_folder_of_photographs_goes_all_the_way(photos, tmp_path, monkeypatch):
+    monkeypatch.setenv("FEWLABELS_CACHE", str(tmp_path / "cache"))
+    before = tree(photos)
+    names = read_images(photos).names
+    assert len(names) == len(CLASSES) * PER_CLASS + 2
+    # The first annotator gives a file of labels, with one mistake and a photograph that is gone.
+    few = [name for name in names if Path(name).stem[-1] in "12" and "copy" not in name]
+    labels = {name: true_label(name) for name in few}
+    wrong = few[0]
+    labels[wrong] = next(each for each in CLASSES if each != labels[wrong])
+    with (tmp_path / "first.csv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([("path", "label"), *labels.items(), ("gone.jpg", "Cabbage")])
+    outcome = label_folder(photos, tmp_path / "first.csv", output=tmp_path / "labels.csv")
+    assert len(outcome.rows) == len(names)
+    assert any("near-duplicates" in each for each in outcome.remarks)
+    # The second annotator corrects it and all else on the page.
+    session = open_session(
+        photos, labels=tmp_path / "first.csv", extraction=Extraction(n_workers=0)
+    )
+    try:
+        project = session.project.folder
+        for row, name in enumerate(session.collection.names):
+            given = session.state.given.get(name)
+            if given is None or given.label != true_label(name):
+                session.decide([row], true_label(name))
+        origins = {row.path: row.origin for row in session.rows()}
+    finally:
+        session.close()
+    assert origins[wrong] == "person"
+    assert sum(origin == "import" for origin in origins.values()) == len(few) - 1
+    # Every format tells the same labels.
+    expected = {Path(name).stem: true_label(name) for name in names}
+    for form in format_names():
+        done = export_labels(project, to=form, output=tmp_path / form, split=(0.5, 0.5), near=0.95)
+        assert sum(done.counts.values()) == len(names), form
+        assert read_back(form, tmp_path / form) == expected, form
+    assert tree(photos) == before
+    # Moved, read again by the folders, and moved back byte for byte.
+    moved = move_photos(project, tmp_path / "sorted")
+    assert by_stem(tmp_path / "sorted", "*/*.*") == expected
+    assert tree(photos) == {}
+    undo_moves(moved.journal)
+    assert tree(photos) == before
+
+
+def test_the_dataset_of_hugging_face_is_read_by_its_library(photos, tmp_path, monkeypatch):
+    pytest.importorskip("datasets")
+    monkeypatch.setenv("FEWLABELS_CACHE", str(tmp_path / "cache"))
+    names = read_images(photos).names
+    with (tmp_path / "all.csv").open("w", encoding="utf-8", newline="") as file:
+        rows = [(name, true_label(name)) for name in names]
+        csv.writer(file).writerows([("path", "label"), *rows])
+    export_labels(
+        photos,
+        labels=tmp_path / "all.csv",
+        to="hf",
+        output=tmp_path / "hf",
+        split=(0.5, 0.5),
+        near=1,
+    )
+    # In a process of its own: the library leaves files open.
+    code = (
+        "import datasets, json, sys;"
+        "found = datasets.load_dataset(sys.argv[1], cache_dir=sys.argv[2]);"
+        "print(json.dumps({row['source']: (row['label'], row['image'].size)"
+        " for split in found.values() for row in split}))"
+    )
+    words = [sys.executable, "-c", code, str(tmp_path / "hf"), str(tmp_path / "hf cache")]
+    ended = subprocess.run(words, capture_output=True, text=True, check=True)
+    found = json.loads(ended.stdout.splitlines()[-1])
+    assert {name: label for name, (label, _) in found.items()} == dict(rows)
+    assert all(min(size) > 10 for _, size in found.values())
