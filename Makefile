@@ -12,7 +12,7 @@ demo: $(VENV)/.installed
 test: $(VENV)/.test-installed check
 	$(BIN)/pytest -q -n auto
 
-# The drills at length (an hour on two cores), and their table in BENCHMARKS.md.
+# The drills at length (20 minutes on two cores), and their table in BENCHMARKS.md.
 drills: $(VENV)/.test-installed
 	rm -f benchmarks/results/drills.json
 	FEWLABELS_DRILLS=many FEWLABELS_DRILLS_OUTPUT=benchmarks/results/drills.json $(BIN)/pytest -q -n 0 tests/drills

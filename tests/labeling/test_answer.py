@@ -150,3 +150,12 @@ def test_classes_without_a_label_are_refused(blobs, vectors, hide):
         solve(vectors, np.where(labels == 2, -1, labels), n_way=4)
     with pytest.raises(InputError, match="one for each of the 120"):
         solve(vectors, labels[:-1], n_way=4)
+
+
+@pytest.mark.parametrize("n_way", [1, 2, 7])
+def test_the_two_most_probable_classes_are_the_first_two_of_a_stable_sort(n_way):
+    shares = np.random.default_rng(0).integers(0, 3, (50, n_way)).astype(np.float32)  # with ties
+    order, found = Answer(shares).top_two
+    wanted = np.argsort(-shares, axis=1, kind="stable")[:, :2]
+    np.testing.assert_array_equal(order, wanted)
+    np.testing.assert_array_equal(found, np.take_along_axis(shares, wanted, axis=1))
