@@ -29,7 +29,9 @@ from fewlabels.fitting import Rows
 
 # which need the true labels, or a mean of base classes
 UNFIT = ("map-truth", "simpleshot-cl2n")
-METHODS = [name for name in method_names() if name not in UNFIT]
+# which take seconds for a hundred rows: on few rows only
+SLOW = ("am", "alpha-am")
+METHODS = [name for name in method_names() if name not in (*UNFIT, *SLOW)]
 EVERY_METHOD = pytest.mark.parametrize("method", METHODS)
 PROBLEMS = {  # classes of the embedded set: rows per class, and labelled rows per class
     "equal, 1 shot": ((20, 20, 20, 20, 20), 1),
@@ -183,3 +185,9 @@ def test_more_than_a_thousand_rows(method):
     numbers[: len(codes)] = torch.tensor(codes)
     again = rows.fit(numbers, class_names=names.tolist())
     np.testing.assert_array_equal(again.labels, found.labels)
+
+
+@pytest.mark.parametrize("method", SLOW)
+def test_slow_methods_on_few_rows(method):
+    few = Problem((10,) * 3, 1)
+    test_arrays_estimators_and_prepared_rows_give_the_same_labels(few, method)

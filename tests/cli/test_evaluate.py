@@ -235,8 +235,8 @@ def test_a_changed_features_file_is_noticed(here, make_file, tmp_path):
             ["--set", "lamda=5"],
             "a knob must be one of beta, max_iterations, lam, alpha, n_steps, prior, sharpness, "
             "n_updates, rate, penalty, smoothness, n_neighbors, label_weight, entropy_weight, "
-            "order, size_weight, anchor, pull, n_dims, propagation, spread, n_epochs, gamma, "
-            "max_dims, self_weight, n_hops, got 'lamda'",
+            "order, size_weight, anchor, pull, n_dims, propagation, spread, n_epochs, balance, "
+            "gamma, max_dims, self_weight, n_hops, got 'lamda'",
         ),
         (["--per-class", 17], "--per-class must be left out where the features have labels"),
         (["--settings", "nowhere.toml"], "nowhere.toml does not exist"),

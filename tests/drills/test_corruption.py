@@ -256,11 +256,11 @@ def test_thumbnails_that_are_damaged_are_made_again(tmp_path, photos, encoder):
 
     how = Extraction(str(encoder), "cpu", None, 0, FeatureStore(tmp_path / "store"))
     thumbnails = Thumbnails(read_inputs(photos, extraction=how).collection, tmp_path / "t")
-    picture, _ = thumbnails.get(0)
+    picture = thumbnails.get(0)
     (path,) = (file for file in (tmp_path / "t").rglob("*") if file.is_file())
     data = path.read_bytes()
     path.write_bytes(data[:-9] + b"x" + data[-8:])
-    assert thumbnails.get(0)[0] == picture
+    assert thumbnails.get(0) == picture
     assert path.read_bytes() == data
 
 

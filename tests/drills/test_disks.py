@@ -110,9 +110,9 @@ def test_thumbnails_on_a_full_disk(tmp_path, photos, encoder):
     how = Extraction(str(encoder), "cpu", None, 0, FeatureStore(tmp_path / "store"))
     thumbnails = Thumbnails(read_inputs(photos, extraction=how).collection, tmp_path / "t")
     with Full(10):
-        picture, _ = thumbnails.get(0)
+        picture = thumbnails.get(0)
     assert not [path for path in (tmp_path / "t").rglob("*") if path.is_file()]
-    assert thumbnails.get(0)[0] == picture
+    assert thumbnails.get(0) == picture
 
 
 READ = """

@@ -32,8 +32,9 @@ estimated once more, from all rows, as far as they can be trusted (r):
 
     p_ij <- p_ij pi_j / sum_l p_il pi_l          pi_j <- r W mean_i p_ij + (1 - r)
 
-where r is the part of their variance that hidden labels do not explain: 0 with one label per class,
-near 1 where few hidden labels are predicted wrong.
+with the mean over all rows, the labelled ones included, and r the part of their variance that
+hidden labels do not explain: 0 with one label per class, near 1 where few hidden labels are
+predicted wrong.
 
 Later rows, which have no neighbors, are decided by linear discriminant functions of the classes
 that were found, as sharply as the rows of the folder were on average.
@@ -223,7 +224,7 @@ def _assign(
     )
     plan, held_out = _weigh(logs[:, n_support:], weights), _weigh(hidden_logs, weights)
     if len(plan):
-        sizes = find_sizes(plan, trust_in_sizes(plan, held_out, members))
+        sizes = find_sizes(plan, members, trust_in_sizes(plan, held_out, members))
         plan, held_out = with_sizes(plan, sizes), with_sizes(held_out, sizes)
     return plan, *_later(x, torch.cat([members, plan])), held_out
 
@@ -404,24 +405,32 @@ def trust_in_sizes(plan: Tensor, held_out: Tensor, members: Tensor) -> Tensor:
     used = ~held_out.isnan().any(dim=-1)
     p, t = held_out[used], members[used]
     n = t.sum(dim=0)  # 0, or at least 2
-    apart = (plan.mean(dim=0) * plan.shape[1] - 1).square().mean()
+    apart = (_relative_sizes(plan, members) - 1).square().mean()
+    part = len(plan) / (len(plan) + len(members))  # of the rows that may go to a wrong class
     means = (t.T @ p) / n.clamp_min(1)[:, None]
     errors = (p - t @ means).square() / (t @ (n * (n - 1)).clamp_min(1))[:, None]
-    bias = (means.sum(dim=0) - 1).square() + errors.sum(dim=0)
+    bias = part**2 * ((means.sum(dim=0) - 1).square() + errors.sum(dim=0))
     real = 1 - torch.where(n > 0, bias, apart) / apart.clamp_min(torch.finfo(p.dtype).tiny)
     return real.mean().clamp(0, 1)
 
 
-def find_sizes(plan: Tensor, trust: Tensor) -> Tensor:
-    """Sizes of the classes relative to their mean, (Q, W) and a number -> (W,).
+def find_sizes(plan: Tensor, members: Tensor, trust: Tensor) -> Tensor:
+    """Sizes of the classes relative to their mean, (Q, W), (S, W) and a number -> (W,).
 
     The plan is that of classes of one size. Expectation maximisation (Saerens et al. 2002), with
-    the sizes drawn towards each other in each step where they are not trusted.
+    the sizes drawn towards each other in each step where they are not trusted. Labelled rows count:
+    a class whose rows are all labelled is no small one.
     """
     sizes = plan.new_ones(plan.shape[1])
     for _ in range(CONSTANTS.n_size_rounds):
-        sizes = trust * plan.shape[1] * with_sizes(plan, sizes).mean(dim=0) + (1 - trust)
+        sizes = trust * _relative_sizes(with_sizes(plan, sizes), members) + (1 - trust)
     return sizes
+
+
+def _relative_sizes(plan: Tensor, members: Tensor) -> Tensor:
+    """Rows per class, labelled ones included, relative to their mean, (W,)."""
+    rows = members.sum(dim=0) + plan.sum(dim=0)
+    return rows / rows.mean()
 
 
 def with_sizes(plan: Tensor, sizes: Tensor) -> Tensor:

@@ -12,7 +12,8 @@ from g = 1 and b = spread, by a fixed number of steps of Adam. H is Shannon's en
 balance 10 (AM), or Tsallis' of order a, (1 - sum p^a) / (a - 1), with balance 1 (alpha-AM), which
 rewards equal class sizes less. The largest z_ij is the label. With fewer queries than classes the
 entropy of the mean is left out, as in `tim`. A query that no centroid reaches goes to the nearest
-one; so do later rows. All pairs of rows are held in memory; computed in float64.
+one; so do later rows. All pairs of rows are held in memory. Computed in float64; rounding grows in
+the fit, and rows in float32 get other labels in about 2 of 100 queries.
 
 Published: spread 0.8 and 20 neighbors at 1 shot, 0.9 and 10 at 5; order 2 and 5; scale 15; 1,000
 steps of 1e-4. Here 100 steps of 1e-3.
@@ -36,7 +37,7 @@ from fewlabels.methods.assignment import (
 )
 from fewlabels.methods.base import Knob, Method, Reference, register
 from fewlabels.methods.parts import N_NEIGHBORS, N_UPDATES, Adam, check_pairs
-from fewlabels.methods.tim import entropy
+from fewlabels.methods.tim import ORDER, entropy
 from fewlabels.preprocess.pipeline import Pipeline
 
 UPDATES = 100
@@ -191,14 +192,7 @@ register(
         (
             *KNOBS[:-1],
             replace(KNOBS[-1], default=1.0),
-            Knob(
-                "order",
-                "order of the entropies; 1 is Shannon's",
-                default=published_order,
-                low=1,
-                grid=(1, 2, 3, 5, 7),
-                symbol="order",
-            ),
+            replace(ORDER, default=published_order),
         ),
     ),
 )

@@ -110,6 +110,13 @@ WEIGHTS = (
     Knob("label_weight", "weight of the labels against the entropies", default=0.1, low=0),
     Knob("entropy_weight", "weight of certain labels of the queries", default=0.1, low=0),
 )
+ORDER = Knob(
+    "order",
+    "order of the entropy of queries; 1 is Shannon's",
+    low=1,
+    grid=(1, 2, 3, 5, 7),
+    symbol="order",
+)
 register(
     Method(
         "tim",
@@ -139,14 +146,7 @@ register(
         knobs=(
             *STEPS,
             *(replace(knob, default=1.0) for knob in WEIGHTS),
-            Knob(
-                "order",
-                "order of the entropy of queries; 1 is Shannon's",
-                default=published_order,
-                low=1,
-                grid=(1, 2, 3, 5, 7),
-                symbol="order",
-            ),
+            replace(ORDER, default=published_order),
         ),
     ),
 )
