@@ -394,6 +394,8 @@ def test_the_focus_stays_in_a_list_that_an_answer_changes(project, serve, visit,
     page.wait_for_selector("#candidates button:enabled")
     page.locator(where).focus()
     held = page.evaluate_handle("document.activeElement")
+    while not held_back:  # the request may be under way
+        page.wait_for_timeout(20)
     held_back[0].continue_()  # the answer comes while the focus is in the list
     settled(page)
     assert page.evaluate("(held) => document.activeElement === held", held)
