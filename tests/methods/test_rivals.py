@@ -355,7 +355,7 @@ def oracle_ilpc(x, y, q, n_way):
 
 def oracle_tafssl_shift(x, y, q, n_way):
     rows = np.concatenate([x, q])
-    z = unit(PCA(n_way - 1).fit_transform(rows))
+    z = unit(PCA(n_way - 1, svd_solver="full").fit_transform(rows))
     near, far = z[: len(x)], z[len(x) :]
     c = means_of(near, y, n_way)
     for _ in range(4):

@@ -18,8 +18,7 @@ the fit, and rows in float32 get other labels in about 2 of 100 queries.
 Published: spread 0.8 and 20 neighbors at 1 shot, 0.9 and 10 at 5; order 2 and 5; scale 15; 1,000
 steps of 1e-4. Here 100 steps of 1e-3.
 
-Lazarou, Avrithis, Stathaki (2023). Published with class proportions from Dirichlet(2),
-miniImageNet, ResNet18, 1 / 5 shots, alpha-AM: about 3 points above alpha-TIM at 1 shot.
+Lazarou, Avrithis, Stathaki (2023).
 """
 
 from dataclasses import replace
@@ -36,7 +35,7 @@ from fewlabels.methods.assignment import (
     similarities,
 )
 from fewlabels.methods.base import Knob, Method, Reference, register
-from fewlabels.methods.parts import N_NEIGHBORS, N_UPDATES, Adam, check_pairs
+from fewlabels.methods.parts import N_NEIGHBORS, N_UPDATES, Adam, ByShots, check_pairs
 from fewlabels.methods.tim import ORDER, entropy
 from fewlabels.preprocess.pipeline import Pipeline
 
@@ -45,21 +44,6 @@ RATE = 1e-3
 SCALE = 15.0
 SAME = 1e-12  # squared distance below which two nodes are one; its root has no slope there
 PREFERENCE = 1e-9  # part by which a centroid is taken as nearer than a row at the same place
-
-
-def published_order(n_shot: int, dataset: str | None = None) -> float:  # noqa: ARG001
-    """The published order of the entropy."""
-    return 2.0 if n_shot == 1 else 5.0
-
-
-def published_spread(n_shot: int, dataset: str | None = None) -> float:  # noqa: ARG001
-    """The published part of a label that comes from other rows."""
-    return 0.8 if n_shot == 1 else 0.9
-
-
-def published_neighbors(n_shot: int, dataset: str | None = None) -> int:  # noqa: ARG001
-    """The published number of neighbors."""
-    return 20 if n_shot == 1 else 10
 
 
 def assign_manifold(
@@ -159,11 +143,11 @@ REFERENCE = Reference(
 )
 PIPELINE = Pipeline.parse("power(0.5) | unit | center(joint) | unit")
 KNOBS = (
-    replace(N_NEIGHBORS, default=published_neighbors),
+    replace(N_NEIGHBORS, default=ByShots(20, 10)),
     Knob(
         "spread",
         "part of a label that comes from other rows",
-        default=published_spread,
+        default=ByShots(0.8, 0.9),
         low=0,
         high=0.99,
         grid=(0.5, 0.7, 0.8, 0.9),
@@ -192,7 +176,7 @@ register(
         (
             *KNOBS[:-1],
             replace(KNOBS[-1], default=1.0),
-            replace(ORDER, default=published_order),
+            replace(ORDER, default=ByShots(2.0, 5.0)),
         ),
     ),
 )

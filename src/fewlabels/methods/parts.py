@@ -1,5 +1,7 @@
 """What several methods of the literature share: knobs, checks, and rules for later rows."""
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -22,6 +24,18 @@ SHARPNESS = Knob(
 )
 N_UPDATES = Knob("n_updates", "updates of the prototypes or labels", low=0, whole=True)
 N_NEIGHBORS = Knob("n_neighbors", "nearest rows that a row is joined to", low=1, whole=True)
+
+
+@dataclass(frozen=True)
+class ByShots:
+    """The default of a knob that was published for one shot and for more."""
+
+    one: float
+    more: float
+
+    def __call__(self, n_shot: int, dataset: str | None = None) -> float:  # noqa: ARG002
+        """See `Knob`."""
+        return self.one if n_shot == 1 else self.more
 
 
 class Adam:

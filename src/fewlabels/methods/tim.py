@@ -34,17 +34,12 @@ from fewlabels.methods.assignment import (
     weighted_sums,
 )
 from fewlabels.methods.base import Knob, Method, Reference, register
-from fewlabels.methods.parts import N_UPDATES, SHARPNESS, Adam
+from fewlabels.methods.parts import N_UPDATES, SHARPNESS, Adam, ByShots
 from fewlabels.preprocess.pipeline import Pipeline
 
 SHARP = 15.0
 UPDATES = 100
 RATE = 1e-3
-
-
-def published_order(n_shot: int, dataset: str | None = None) -> float:  # noqa: ARG001
-    """The published order of the entropy."""
-    return 2.0 if n_shot == 1 else 7.0
 
 
 def assign_tim(
@@ -146,7 +141,7 @@ register(
         knobs=(
             *STEPS,
             *(replace(knob, default=1.0) for knob in WEIGHTS),
-            replace(ORDER, default=published_order),
+            replace(ORDER, default=ByShots(2.0, 7.0)),
         ),
     ),
 )
