@@ -355,9 +355,12 @@ def hidden_groups(
         inner = [group.cpu().numpy() for group in hidden_groups(of_unit, n_way, n_groups)]
         found = [np.flatnonzero(np.isin(place, group)) for group in inner]
         return [torch.as_tensor(rows, device=labels.device) for rows in found]
-    members = one_hot(labels, n_way, torch.long)
-    rank = (members.cumsum(dim=0) * members).sum(dim=1) - 1  # of a label within its class
-    hidden = members.sum(dim=0)[labels] > 1
+    n_labels = torch.bincount(labels, minlength=n_way)
+    order = labels.argsort(stable=True)
+    first = (n_labels.cumsum(dim=0) - n_labels)[labels[order]]  # place of a class's first label
+    rank = torch.empty_like(labels)  # of a label within its class
+    rank[order] = torch.arange(len(labels), device=labels.device) - first
+    hidden = n_labels[labels] > 1
     groups = [((rank % n_groups == group) & hidden).nonzero()[:, 0] for group in range(n_groups)]
     return [group for group in groups if len(group)]
 
