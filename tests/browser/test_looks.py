@@ -1,6 +1,8 @@
 """What is on the screen: words, places and colors."""
 
+import ipaddress
 import re
+import socket
 
 import pytest
 
@@ -344,6 +346,25 @@ def test_on_a_phone_fingers_can_hit_what_is_in_sight(project, serve, visit):
     assert page.get_attribute("#several", "aria-pressed") == "true"
     page.tap("#help-button")
     assert "On a phone tap" in page.inner_text("#help")  # not only keys
+
+
+def test_a_phone_in_the_local_network_decides(project, serve_apart, visit):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # sends nothing
+        except OSError:
+            pytest.skip("this machine is in no network")
+        own = probe.getsockname()[0]
+    if ipaddress.ip_address(own).is_global:
+        pytest.skip("this machine is in no local network")
+    server = serve_apart(project, "--share")
+    assert server.address.startswith(f"http://{own}:")
+    page = visit(server.address, **PHONE)
+    settled(page)
+    before = int(page.text_content("#n-yours"))
+    page.locator(".tile").first.tap(position={"x": 5, "y": 5})
+    page.tap("#confirm")
+    wait_sent(page, before + 1)
 
 
 def test_on_a_phone_all_classes_are_in_one_list(project, serve, visit):

@@ -102,7 +102,7 @@ def test_a_class_whose_rows_are_all_labelled_is_no_small_one():
     assert (found.labels == y[shown < 0]).mean() > 0.9
 
 
-def test_trusted_sizes_are_the_most_likely_ones():
+def test_sizes_are_the_most_likely_ones():
     plan, _ = made_plan([1, 2, 5], sharpness=2.0)
 
     def loss(logits):
@@ -111,16 +111,9 @@ def test_trusted_sizes_are_the_most_likely_ones():
 
     oracle = minimize(loss, np.zeros(3), method="BFGS").x
     expected = 3 * np.exp(oracle) / np.exp(oracle).sum()
-    found = find_sizes(plan, NO_LABELS, torch.tensor(1.0))
+    found = find_sizes(plan, NO_LABELS)
     np.testing.assert_allclose(found, expected, rtol=0.01)
     np.testing.assert_allclose(found, 3 * np.array([1, 2, 5]) / 8, rtol=0.1)
-
-
-def test_sizes_without_trust_are_one_and_change_nothing():
-    plan, _ = made_plan([1, 2, 5])
-    sizes = find_sizes(plan, NO_LABELS, torch.tensor(0.0))
-    np.testing.assert_array_equal(sizes, 1)
-    np.testing.assert_allclose(with_sizes(plan, sizes), plan, rtol=1e-12)
 
 
 def test_sizes_are_trusted_as_far_as_hidden_labels_allow():
@@ -142,7 +135,7 @@ def test_sizes_are_trusted_as_far_as_hidden_labels_allow():
 
 def test_sizes_that_differ_make_the_answer_better():
     plan, y = made_plan([1, 2, 12], sharpness=1.5, seed=3)
-    better = with_sizes(plan, find_sizes(plan, NO_LABELS, torch.tensor(1.0)))
+    better = with_sizes(plan, find_sizes(plan, NO_LABELS))
     before, after = ((each.argmax(dim=-1).numpy() == y).mean() for each in (plan, better))
     assert after > before + 0.02
 

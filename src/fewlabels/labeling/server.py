@@ -68,8 +68,8 @@ SECURITY_HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
-    "Cross-Origin-Opener-Policy": "same-origin",
 }
+OPENER_POLICY = {"Cross-Origin-Opener-Policy": "same-origin"}
 NO_TOKEN = (
     "This page needs the link that `fewlabels serve` printed when it started: open it from there.\n"
 )
@@ -288,6 +288,8 @@ class Guard:
         self.largest = largest
         self.hosts = {f"{name}:{port}" for name in (OWN_NAMES if host == HOST else (host,))}
         self.cookie = f"fewlabels-{port}"  # browsers share cookies between ports
+        # At another address than this machine's own, browsers ignore the policy, with a complaint.
+        self.headers = SECURITY_HEADERS | (OPENER_POLICY if host == HOST else {})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse the request, or pass it on and add the security headers to the response."""
@@ -299,7 +301,7 @@ class Guard:
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                for name, value in SECURITY_HEADERS.items():
+                for name, value in self.headers.items():
                     headers[name] = value
                 headers.setdefault("Cache-Control", "no-store")
             await send(message)

@@ -28,13 +28,13 @@ the weights near those of validation folders, where labels are few; with one lab
 are these. The weights also calibrate the probabilities.
 
 Labels are about as many in every class, rows are not. So the sizes pi_j of the classes are
-estimated once more, from all rows, as far as they can be trusted (r):
+estimated once more, from all rows, the labelled ones included,
 
-    p_ij <- p_ij pi_j / sum_l p_il pi_l          pi_j <- r W mean_i p_ij + (1 - r)
+    q_ij = p_ij pi_j / sum_l p_il pi_l          pi_j = W mean_i q_ij
 
-with the mean over all rows, the labelled ones included, and r the part of their variance that
-hidden labels do not explain: 0 with one label per class, near 1 where few hidden labels are
-predicted wrong.
+and both answers are averaged, p <- r q + (1 - r) p (Bayesian model averaging, Hoeting et al. 1999).
+r is the part of the variance of the sizes that hidden labels do not explain: 0 with one label per
+class, near 1 where few hidden labels are predicted wrong.
 
 Later rows, which have no neighbors, are decided by linear discriminant functions of the classes
 that were found, as sharply as the rows of the folder were on average.
@@ -90,7 +90,7 @@ class FolderConstants:
     # Weights of log p1, log p2 and log p3 that suit validation folders at 1 to 20 labels per class,
     # and the standard deviation of their prior, as a fraction of each weight.
     weights: tuple[float, ...] = (0.8, 0.04, 0.12)
-    weight_spread: float = 0.4
+    weight_spread: float = 0.3
     n_size_rounds: int = 10  # of the class sizes, after the models are joined
     newton_steps: int = 30  # most, to find the weights
     weight_tolerance: float = 1e-6  # change of a weight at which they are found
@@ -224,8 +224,10 @@ def _assign(
     )
     plan, held_out = _weigh(logs[:, n_support:], weights), _weigh(hidden_logs, weights)
     if len(plan):
-        sizes = find_sizes(plan, members, trust_in_sizes(plan, held_out, members))
-        plan, held_out = with_sizes(plan, sizes), with_sizes(held_out, sizes)
+        trust, sizes = trust_in_sizes(plan, held_out, members), find_sizes(plan, members)
+        plan, held_out = (
+            trust * with_sizes(each, sizes) + (1 - trust) * each for each in (plan, held_out)
+        )
     return plan, *_later(x, torch.cat([members, plan])), held_out
 
 
@@ -417,16 +419,15 @@ def trust_in_sizes(plan: Tensor, held_out: Tensor, members: Tensor) -> Tensor:
     return real.mean().clamp(0, 1)
 
 
-def find_sizes(plan: Tensor, members: Tensor, trust: Tensor) -> Tensor:
-    """Sizes of the classes relative to their mean, (Q, W), (S, W) and a number -> (W,).
+def find_sizes(plan: Tensor, members: Tensor) -> Tensor:
+    """Sizes of the classes relative to their mean, (Q, W) and (S, W) -> (W,).
 
-    The plan is that of classes of one size. Expectation maximisation (Saerens et al. 2002), with
-    the sizes drawn towards each other in each step where they are not trusted. Labelled rows count:
-    a class whose rows are all labelled is no small one.
+    The plan is that of classes of one size. Expectation maximisation (Saerens et al. 2002).
+    Labelled rows count: a class whose rows are all labelled is no small one.
     """
     sizes = plan.new_ones(plan.shape[1])
     for _ in range(CONSTANTS.n_size_rounds):
-        sizes = trust * _relative_sizes(with_sizes(plan, sizes), members) + (1 - trust)
+        sizes = _relative_sizes(with_sizes(plan, sizes), members)
     return sizes
 
 
