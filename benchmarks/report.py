@@ -144,6 +144,20 @@ def folder_part(report: dict[str, Any]) -> list[str]:
             row = " | ".join(f"{mean:.1f}" for mean in means)
             sizes = "uneven" if uneven else "as they are"
             lines.append(f"| {sizes} | {k} | {row} | {error} | {behind} of {len(cells)} |")
+    closer = [
+        f"{each['folder']} {'uneven' if each['uneven'] else 'as it is'} k={each['k']}: "
+        f"{each['difference']:+.2f} ± {each['standard_error']:.2f} against {each['other']} "
+        f"(first {report['draws']} draws: {each['difference_of_first_draws']:+.2f})"
+        for each in report.get("close", [])
+    ]
+    if closer:
+        lines += [
+            "",
+            "Cells where a method of scikit-learn was better by over 0.3 points, with "
+            f"{report['close'][0]['draws']} draws and the standard error of the difference: "
+            + "; ".join(closer)
+            + ".",
+        ]
     return [*lines, "", "![Accuracy by labels per class](benchmarks/results/folders.png)"]
 
 
