@@ -1,5 +1,6 @@
 """What the README shows must run."""
 
+import json
 import re
 import shlex
 import shutil
@@ -56,3 +57,19 @@ def test_labelling_commands_run(line, monkeypatch, tmp_path, capsys):
     found = [row.split(",")[:2] for row in (tmp_path / "labels.csv").read_text().splitlines()[1:]]
     assert len(found) == 12
     assert sum(path.startswith(label) for path, label in found) >= 10
+
+
+def test_accuracies_are_those_that_were_measured():
+    path = README.parent / "benchmarks" / "results" / "folders.json"
+    measured = {
+        (cell["k"], cell["uneven"]): cell["accuracy"]
+        for cell in json.loads(path.read_text())["cells"]
+        if cell["folder"] == "groceries"
+    }
+    pattern = r"^\| (\d+) \| (equal|uneven) \| \*\*([\d.]+)\*\* \| ([\d.]+) \| ([\d.]+) \|$"
+    rows = re.findall(pattern, README.read_text(), flags=re.M)
+    assert len(rows) == 4
+    names = ("folder", "logistic regression", "nearest class mean")
+    for k, sizes, *shown in rows:
+        found = measured[int(k), sizes == "uneven"]
+        assert shown == [f"{found[name]:.1f}" for name in names]
