@@ -354,3 +354,39 @@ def test_the_authors_dump(tmp_path, protocol):
     assert read.class_names == ("0", "1")
     np.testing.assert_array_equal(read.features[read.class_rows[0]], FEATURES[:3])
     np.testing.assert_array_equal(read.features[read.class_rows[1]], FEATURES[3:])
+
+
+def test_files_of_the_same_rows_are_put_side_by_side(tmp_path):
+    rng = np.random.default_rng(0)
+    one, other = rng.random((4, 3)), rng.random((4, 2))
+    labels, names = ["owl", "wren", "owl", ""], list("abcd")
+    for name, rows in (("one", one), ("other", other)):
+        about = {"backbone": name, "dataset": "birds"}
+        FeatureSet.from_arrays(rows, labels, None, about, names).save(
+            tmp_path / f"{name}.safetensors"
+        )
+    paths = f"{tmp_path / 'one.safetensors'}+{tmp_path / 'other.safetensors'}"
+    joined = read_features(paths)
+    np.testing.assert_array_equal(joined.features, np.hstack([one, other]).astype(np.float32))
+    assert joined.labels.tolist() == [0, 1, 0, -1]
+    assert joined.names == tuple(names)
+    assert joined.provenance == {"backbone": "one+other", "dataset": "birds"}
+
+
+@pytest.mark.parametrize(
+    ("rows", "labels", "names", "said"),
+    [
+        (3, "aba", "wxy", "the 4 rows of"),
+        (4, "abba", "wxyz", "the labels of"),
+        (4, "abab", "zyxw", "got other names"),
+    ],
+)
+def test_files_of_other_rows_are_refused(tmp_path, rows, labels, names, said):
+    FeatureSet.from_arrays(np.ones((4, 2)), list("abab"), names=list("wxyz")).save(
+        tmp_path / "one.safetensors"
+    )
+    FeatureSet.from_arrays(np.ones((rows, 2)), list(labels), names=list(names)).save(
+        tmp_path / "other.safetensors"
+    )
+    with pytest.raises(InputError, match=said):
+        read_features(f"{tmp_path / 'one.safetensors'}+{tmp_path / 'other.safetensors'}")

@@ -201,3 +201,28 @@ def test_a_step_does_what_its_function_does(draw_features):
     assert torch.equal(Step("unit").apply(x), unit(x))
     with pytest.raises(InputError, match="must be decided first"):
         Step("power", "auto").apply(x)
+
+
+def test_parts_of_vectors_have_norm_1_each():
+    x = torch.rand(4, 7, generator=torch.Generator().manual_seed(0))
+    found = Step.parse("unit(3+4)").apply(x)
+    for part, old in ((found[:, :3], x[:, :3]), (found[:, 3:], x[:, 3:])):
+        np.testing.assert_allclose(part, normalize(old), rtol=1e-6)
+    assert str(Step.parse("unit(3+4)")) == "unit(3+4)"
+
+
+def test_a_part_of_zeros_stays_zero():
+    assert Step("unit", "1+2").apply(torch.tensor([[0.0, 3.0, 4.0]])).tolist() == [
+        pytest.approx([0, 0.6, 0.8])
+    ]
+
+
+@pytest.mark.parametrize("text", ["unit(3+)", "unit(3)", "unit(0+3)", "unit(a)", "unit(-1+3)", "unit()"])
+def test_widths_that_are_none_are_refused(text):
+    with pytest.raises(InputError, match="a step must be one of"):
+        Step.parse(text)
+
+
+def test_widths_of_other_features_are_refused():
+    with pytest.raises(InputError, match="must sum to that of the features, 5, got 7"):
+        Step.parse("unit(3+4)").apply(torch.ones(2, 5))

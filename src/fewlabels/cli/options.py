@@ -19,7 +19,11 @@ FILES = ".safetensors, .npz (features, labels), .npy (with --per-class), .parque
 
 FeaturesArgument = Annotated[
     Path | None,
-    Argument(help=f"Features: {FILES}. Default: the embedded CIFAR-FS set.", metavar="FEATURES"),
+    Argument(
+        help=f"Features: {FILES}; A+B puts those of two files side by side. "
+        "Default: the embedded CIFAR-FS set.",
+        metavar="FEATURES",
+    ),
 ]
 PerClass = Annotated[int | None, Option(help="Rows per class, in blocks, of files without labels.")]
 MeanOf = Annotated[Path | None, Option(help="Features whose mean center(mean) subtracts.")]

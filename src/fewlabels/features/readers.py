@@ -1,7 +1,8 @@
 """Feature files of other programs: one reader per suffix, each from a path to Contents."""
 
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from fewlabels.features.feature_set import FeatureSet
 from fewlabels.features.labels import UNLABELLED
 from fewlabels.features.storage import Contents
 from fewlabels.io.files import check_zip, reading, require_file
+from fewlabels.io.words import JOIN, split_names
 from fewlabels.unpickle import check_unfolded, load_plain
 
 BLOCKS = (".npy", ".npz")  # formats whose rows may come without labels, in equal blocks
@@ -34,7 +36,7 @@ def read_features(
     Args:
         path: A .safetensors, .npz, .npy, .parquet, .csv, .pt, .pkl or .plk file; or a pandas
             DataFrame or a Hugging Face dataset with a column of embeddings. No code in pickles is
-            run.
+            run. "a.npz+b.npz" puts the features of the same rows in both files side by side.
         per_class: For a .npy or .npz file without labels: each K consecutive rows are one class.
         labels_needed: Refuse a file without labels; otherwise all of its rows are unlabelled.
         columns: Of a table: the columns of "name", "label" and "embedding" where they are called
@@ -50,6 +52,11 @@ def read_features(
     if tables.is_table(path):
         found = tables.read_frame(path, columns)
         return FeatureSet.from_arrays(found.features, found.labels, names=found.names)
+    if len(parts := split_names(str(path))) > 1:
+        read = partial(
+            read_features, per_class=per_class, labels_needed=labels_needed, columns=columns
+        )
+        return join_features([read(part) for part in parts], parts)
     path = Path(path)
     require_file(path, holds="features")
     suffix = path.suffix.lower()
@@ -79,6 +86,33 @@ def read_features(
         return FeatureSet.from_arrays(
             contents.features, labels, contents.class_names, about, contents.names
         )
+
+
+def join_features(parts: Sequence[FeatureSet], paths: Sequence[str]) -> FeatureSet:
+    """Features of the same rows from several files, side by side."""
+    first = parts[0]
+    for part, path in zip(parts, paths, strict=True):
+        if len(part) != len(first):
+            what = f"the {len(first):,} rows of {paths[0]}, got {len(part):,}"
+        elif part.class_names != first.class_names or (part.labels != first.labels).any():
+            what = f"the labels of {paths[0]} in the same order"
+        elif part.names is not None and first.names not in (None, part.names):
+            what = f"the rows of {paths[0]} in the same order, got other names"
+        else:
+            continue
+        raise InputError(f"{path} must have {what}.")
+    known = {key for part in parts for key in part.provenance}
+    provenance = {key: [part.provenance.get(key, "") for part in parts] for key in sorted(known)}
+    return FeatureSet(
+        np.concatenate([part.features for part in parts], axis=1),
+        first.labels,
+        first.class_names,
+        {
+            key: values[0] if len(set(values)) == 1 else JOIN.join(values)
+            for key, values in provenance.items()
+        },
+        first.names,
+    )
 
 
 def block_labels(n_rows: int, per_class: int) -> NDArray[np.int64]:

@@ -15,6 +15,7 @@ from fewlabels.errors import InputError
 POWER_EPS = 1e-6  # Eq. (1): keeps v + eps strictly positive, so that logs and negative powers exist
 LARGEST_POWER = 10.0  # beyond it float32 overflows on ordinary features
 AUTO = "auto"  # a power that is read from the features (`power_rule`)
+WIDTHS = re.compile(r"[1-9]\d{0,8}(\+[1-9]\d{0,8})+")  # of the parts of a vector
 
 
 def power(x: Tensor, *, beta: float) -> Tensor:
@@ -100,6 +101,21 @@ def joint_mean(support: Tensor, query: Tensor) -> Tensor:
     return torch.cat([support, query], dim=-2).mean(dim=-2, keepdim=True)
 
 
+def unit_parts(x: Tensor, widths: str) -> Tensor:
+    """Each part of each vector to norm 1, (..., D) -> (..., D); parts of zeros stay so.
+
+    >>> unit_parts(torch.tensor([[3.0, 4.0, 9.0]]), "2+1")
+    tensor([[0.6000, 0.8000, 1.0000]])
+    """
+    sizes = [int(width) for width in widths.split("+")]
+    if sum(sizes) != x.shape[-1]:
+        raise InputError(
+            f"unit({widths}): the widths of the parts must sum to that of the features, "
+            f"{x.shape[-1]}, got {sum(sizes)}."
+        )
+    return torch.cat([unit(part) for part in torch.split(x, sizes, dim=-1)], dim=-1)
+
+
 @dataclass(frozen=True)
 class Step:
     """One step of a pipeline: a name and, where the step has one, a value.
@@ -108,6 +124,7 @@ class Step:
     power(auto)             the power that suits the features (`power_rule`)
     signed_power(BETA)      power of the absolute values, signs kept
     unit                    each vector to norm 1
+    unit(640+512)           each of its parts of so many values, as of features side by side
     center                  support and queries by their own means (the paper's)
     center(joint)           both by the mean of all rows
     center(support)         both by the mean of the support
@@ -120,7 +137,7 @@ class Step:
 
     CHOICES: ClassVar[tuple[str, ...]] = (
         *("power(BETA)", "power(auto)", "unit", "center", "center(joint)", "center(support)"),
-        *("center(mean)", "signed_power(BETA)", "bpa"),
+        *("center(mean)", "signed_power(BETA)", "unit(D1+D2+...)", "bpa"),
     )
     CENTERINGS: ClassVar[tuple[str | None, ...]] = (None, "joint", "support", "mean")
 
@@ -130,6 +147,8 @@ class Step:
     def __post_init__(self) -> None:
         if self.name in ("power", "signed_power") and isinstance(self.value, int | float):
             _check_power(self.name, self.value)
+        elif self.name == "unit" and isinstance(self.value, str) and WIDTHS.fullmatch(self.value):
+            return
         elif not (
             (self.name, self.value) in (("unit", None), ("bpa", None), ("power", AUTO))
             or (self.name == "center" and self.value in self.CENTERINGS)
@@ -170,7 +189,7 @@ class Step:
     def apply(self, x: Tensor) -> Tensor:
         """Apply a step that acts on single vectors, (..., D) -> (..., D)."""
         if self.name == "unit":
-            return unit(x)
+            return unit(x) if self.value is None else unit_parts(x, str(self.value))
         if isinstance(self.value, str):
             raise InputError(
                 "the pipeline's power(auto) must be decided first: "
