@@ -217,7 +217,7 @@ def test_a_part_of_zeros_stays_zero():
     ]
 
 
-@pytest.mark.parametrize("text", ["unit(3+)", "unit(3)", "unit(0+3)", "unit(a)", "unit(-1+3)", "unit()"])
+@pytest.mark.parametrize("text", ["unit(3+)", "unit(3)", "unit(0+3)", "unit(a)", "unit()"])
 def test_widths_that_are_none_are_refused(text):
     with pytest.raises(InputError, match="a step must be one of"):
         Step.parse(text)

@@ -359,9 +359,9 @@ def hidden_groups(
         return [torch.as_tensor(rows, device=labels.device) for rows in found]
     n_labels = torch.bincount(labels, minlength=n_way)
     order = labels.argsort(stable=True)
-    first = (n_labels.cumsum(dim=0) - n_labels)[labels[order]]  # place of a class's first label
+    begin = (n_labels.cumsum(dim=0) - n_labels)[labels[order]]  # place of a class's first label
     rank = torch.empty_like(labels)  # of a label within its class
-    rank[order] = torch.arange(len(labels), device=labels.device) - first
+    rank[order] = torch.arange(len(labels), device=labels.device) - begin
     hidden = n_labels[labels] > 1
     groups = [((rank % n_groups == group) & hidden).nonzero()[:, 0] for group in range(n_groups)]
     return [group for group in groups if len(group)]
