@@ -31,13 +31,20 @@ def press_digit_of(page, name):
     page.keyboard.press(offered.inner_text())
 
 
-def wait_saved(page):
-    """Until the server has answered all decisions and the thorough answer is there."""
-    for _ in range(600):
-        if page.evaluate("async () => (await (await fetch('/api/state')).json()).settled"):
+def wait_for_server(page, what):
+    """Until the server's state is "settled", or "searched" for images of no class."""
+    asked = "async (what) => (await (await fetch('/api/state')).json())[what]"
+    for _ in range(2000):
+        if page.evaluate(asked, what):
             return
         page.wait_for_timeout(30)
-    raise AssertionError("the thorough answer never came")
+    raise AssertionError(f"the server's state was never {what}")
+
+
+def wait_saved(page):
+    """Until the page has the thorough answer to its last decision, and the server no later one."""
+    page.wait_for_selector('#grid[aria-busy="false"]', state="attached")
+    wait_for_server(page, "settled")
 
 
 def download(page):
@@ -188,6 +195,7 @@ def test_several_at_once_a_new_class_and_the_whole_class(project, serve, visit):
     page.keyboard.press("Enter")
     wait_sent(page, 9)
     page.wait_for_selector("#classes button[title^='pink <lady>']")
+    page.wait_for_selector('#grid[aria-busy="false"]')  # what is sure may change until then
     page.keyboard.press("]")
     page.keyboard.press("Shift+Enter")  # the whole of the second class
     page.wait_for_function("() => Number(document.querySelector('#n-yours').textContent) > 15")
@@ -270,10 +278,7 @@ def test_a_name_for_images_of_no_class(project, serve, visit):
 def test_where_all_is_of_a_class_there_is_no_such_view(project, serve, visit):
     page = visit(serve(project))
     page.wait_for_selector('#grid[aria-busy="false"]')
-    for _ in range(600):
-        if page.evaluate("async () => (await (await fetch('/api/state')).json()).searched"):
-            break
-        page.wait_for_timeout(30)
+    wait_for_server(page, "searched")
     page.reload()
     page.wait_for_selector(".tile")
     assert not page.is_visible("#outliers")

@@ -6,7 +6,15 @@ import pytest
 from fewlabels.features import FeatureSet
 from fewlabels.labeling.project import Project
 
-from .test_page import count, focused, in_database, press_digit_of, wait_saved, wait_sent
+from .test_page import (
+    count,
+    focused,
+    in_database,
+    press_digit_of,
+    wait_for_server,
+    wait_saved,
+    wait_sent,
+)
 
 
 def settled(page):
@@ -153,10 +161,7 @@ def test_one_confirmed_class_leaves_the_button_of_the_others(tmp_path, serve, vi
     page.click("#classes button >> nth=0")
     page.click("#pinned-confirm")
     wait_at_least(page, 70)
-    for _ in range(600):  # until it is known which images are of no class
-        if page.evaluate("async () => (await (await fetch('/api/state')).json()).searched"):
-            break
-        page.wait_for_timeout(30)
+    wait_for_server(page, "searched")
     page.reload()
     page.wait_for_selector(".tile")
     for way in range(1, 10):
@@ -272,6 +277,7 @@ def test_none_of_these_and_skip(project, serve, visit):
     assert page.is_visible("#skip")
     page.keyboard.press("n")
     wait_sent(page, 7)
+    settled(page)  # the answer may put another image in focus
     second = focused(page)[0]
     page.keyboard.press("s")
     page.wait_for_function("() => document.querySelector('#undo').title === 'Undo: skipped (u)'")
@@ -292,6 +298,7 @@ def test_the_focus_stays_in_its_class_when_the_answer_moves_the_picture(project,
     title = page.inner_text("#pinned-title")
     page.keyboard.press("Enter")
     wait_sent(page, 7)
+    settled(page)
     name = focused(page)[0]
 
     def answer(route):  # as if the model had changed its mind about the picture in focus
@@ -465,10 +472,7 @@ def test_tabs_move_by_arrows(project, serve, visit):
 def test_an_empty_list_says_how_many_may_be_wrong(project, serve, visit):
     page = visit(serve(project))
     settled(page)
-    for _ in range(600):  # until the server has nothing more to say
-        if page.evaluate("async () => (await (await fetch('/api/state')).json()).searched"):
-            break
-        page.wait_for_timeout(30)
+    wait_for_server(page, "searched")
 
     def answer(route):  # nothing is doubtful, and 6 % are wrong
         found = route.fetch().json()
