@@ -22,6 +22,7 @@ from fewlabels.cli.extract import extract_command
 from fewlabels.cli.label import label_command, next_command
 from fewlabels.cli.leaderboard import leaderboard_command
 from fewlabels.cli.options import GroupedCommand, MethodCommand
+from fewlabels.cli.people import merge_command, people_command
 from fewlabels.cli.predict import predict_command
 from fewlabels.cli.reproduce import reproduce_command
 from fewlabels.cli.serve import serve_command
@@ -83,6 +84,10 @@ app.command("move", cls=GroupedCommand, short_help="Move photographs into class 
     move_command
 )
 app.command("undo", cls=GroupedCommand, short_help="Move photographs back.")(undo_command)
+app.command("merge", cls=GroupedCommand, short_help="Join two people's projects.")(merge_command)
+app.command("people", cls=GroupedCommand, short_help="Who decided, and where people disagree.")(
+    people_command
+)
 app.command("check", cls=GroupedCommand, short_help="Verify a project, and repair it.")(
     check_command
 )

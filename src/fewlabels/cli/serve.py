@@ -67,6 +67,14 @@ def serve_command(
             rich_help_panel="Page",
         ),
     ] = False,
+    person: Annotated[
+        str,
+        Option(
+            help="Who decides: kept with each decision. Each browser may set another name.",
+            metavar="NAME",
+            rich_help_panel="Page",
+        ),
+    ] = "",
     class_from: options.ClassFrom = "deepest",
     method: Method = None,
     settings: options.Set = None,
@@ -81,7 +89,7 @@ def serve_command(
 
     fewlabels serve groceries.fewlabels --photos photos
 
-    fewlabels serve photos --share
+    fewlabels serve photos --share --person anna
     """
     if photos is None:
         require_path(project)
@@ -101,6 +109,7 @@ def serve_command(
             method=method or DEFAULT_METHOD,
             settings=options.single_knobs(settings),
             class_from=class_from,
+            person=person,
             on_remark=say,
         )
 

@@ -366,6 +366,7 @@ def label_inputs(
             abstain=abstain,
             looks_like=looks_like,
             marks=inputs.marks,
+            people=inputs.people,
         ),
         estimate,
         wrong,

@@ -55,6 +55,7 @@ class LabelRow(NamedTuple):
     # The model's label, kept where it is left out as too doubtful. A label that is not the guess
     # beside it was corrected by a person: `read_labels` uses it.
     guess: str = ""
+    person: str = ""  # who decided, where the person has a name
 
 
 def check_abstain(abstain: float, accuracy: float | None = None) -> None:
@@ -81,6 +82,7 @@ def make_rows(
     abstain: float = 0.0,
     looks_like: Mapping[str, str] | None = None,
     marks: Mapping[str, str] | None = None,
+    people: Mapping[str, str] | None = None,
 ) -> list[LabelRow]:
     """The rows of all items, in their order.
 
@@ -92,7 +94,9 @@ def make_rows(
         abstain: Confidence below which the model's label is left out.
         looks_like: By name, the class that the model sees where it contradicts a given label.
         marks: By name, "none" for items that a person said belong to no class: they get no label.
+        people: Who decided, by name.
     """
+    people = people or {}
     check_abstain(abstain)
     order, top = (None, None) if answer is None else answer.top_two
     rows = []
@@ -100,9 +104,11 @@ def make_rows(
         if name in given:
             label, origin, _ = given[name]
             other = (looks_like or {}).get(name, "")
-            rows.append(LabelRow(name, label, 1.0, "", 1.0, origin, other))
+            person = people.get(name, "")
+            rows.append(LabelRow(name, label, 1.0, "", 1.0, origin, other, person=person))
         elif (marks or {}).get(name) == NO_CLASS:
-            rows.append(LabelRow(name, "", 1.0, "", 1.0, PERSON))
+            person = people.get(name, "")
+            rows.append(LabelRow(name, "", 1.0, "", 1.0, PERSON, person=person))
         elif order is None or top is None:
             rows.append(LabelRow(name, "", 0.0, "", 0.0, ""))
         else:

@@ -34,6 +34,7 @@ class Item(NamedTuple):
     none_of_these: float = 0.0  # probability of belonging to no class, where it is known
     split: str = ""  # train, validation, test, or "" where there are no splits
     guess: str = ""  # the model's label, kept where it is left out as too doubtful
+    person: str = ""  # who decided, where the person has a name
 
     @property
     def is_of_no_class(self) -> bool:

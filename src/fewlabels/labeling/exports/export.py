@@ -213,7 +213,7 @@ def _of_project(
     if labels is not None:
         raise InputError(f"labels must be left out for a project, which has its own, got {labels}.")
     with Project.open(named.path) as project:
-        given, marks = project.journal.current, project.journal.marks
+        given, marks, people = project.journal.standing
         predicted, title = project.journal.model_labels, project.title
         stamps = project.journal.stamps
         names = dict.fromkeys([*stamps, *given])
@@ -228,12 +228,13 @@ def _of_project(
         remarks.append(f"{root}, the folder of images, is gone: only labels can be written.")
     items = []
     for name in names:
-        place = moved.get(name, name)
+        place, person = moved.get(name, name), people.get(name, "")
         file = files.get(place)
         if name in given:
-            items.append(Item(place, given[name].label, given[name].origin, 1.0, file))
+            label, origin, _ = given[name]
+            items.append(Item(place, label, origin, 1.0, file, person=person))
         elif marks.get(name) == NO_CLASS:
-            items.append(Item(place, "", PERSON, 1.0, file))
+            items.append(Item(place, "", PERSON, 1.0, file, person=person))
         elif name in predicted:
             each = predicted[name]
             items.append(Item(place, each.label, MODEL, round(each.confidence, 4), file))
@@ -272,13 +273,16 @@ def _of_folder(named: Named, labels: str | Path | None, class_from: str) -> Foun
             return how(images)[0]
 
     if labels is None:
-        written = LabelsWritten({name: (label, IMPORT, 1.0, 0.0) for name, label in own.items()})
+        written = LabelsWritten(
+            {name: (label, IMPORT, 1.0, 0.0, "") for name, label in own.items()}
+        )
     else:
         written = read_label_rows(Path(labels), names, root=named.root)
     items = []
     for name in names:
-        label, origin, confidence, none = written.labels.get(name, ("", "", 0.0, 0.0))
-        items.append(Item(name, label, origin, confidence, files.get(name), none))
+        label, origin, confidence, none, person = written.labels.get(name, ("", "", 0.0, 0.0, ""))
+        file = files.get(name)
+        items.append(Item(name, label, origin, confidence, file, none, person=person))
     return Found(
         named.path.resolve().stem, named.root, items, features_of, (*remarks, *written.remarks)
     )

@@ -20,8 +20,11 @@ async function ask(path, options = {}) {
   return content;
 }
 
+let who = {}; // the header that says who decides, where this browser has a name
+export const setPerson = (name) => (who = name ? { "X-Fewlabels-Person": encodeURIComponent(name) } : {});
+
 const post = (path, body) =>
-  ask(path, { method: "POST", headers: { "Content-Type": "application/json", "X-Fewlabels-Token": token }, body: JSON.stringify(body) });
+  ask(path, { method: "POST", headers: { "Content-Type": "application/json", "X-Fewlabels-Token": token, ...who }, body: JSON.stringify(body) });
 
 // ---- states: the server tells what differs from the last state that this page has
 
