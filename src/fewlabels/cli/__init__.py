@@ -29,6 +29,7 @@ from fewlabels.cli.serve import serve_command
 from fewlabels.cli.train import train_command
 from fewlabels.cli.tune import tune_command
 from fewlabels.cli.undo import move_command, undo_command
+from fewlabels.cli.watch import watch_command
 from fewlabels.errors import FewLabelsError
 
 EXIT_BAD_INPUT = 2  # as for wrong options
@@ -76,6 +77,9 @@ app.command("serve", cls=GroupedCommand, short_help="Check and correct labels on
 )
 app.command("predict", cls=GroupedCommand, short_help="Label new images with a saved model.")(
     predict_command
+)
+app.command("watch", cls=GroupedCommand, short_help="Label images as they arrive in a folder.")(
+    watch_command
 )
 app.command("export", cls=ExportCommand, short_help="Labels in the layout of other tools.")(
     export_command

@@ -82,6 +82,7 @@ def undo_command(
     finish: Annotated[
         bool, Option("--finish", help="Finish interrupted moves instead of undoing them.")
     ] = False,
+    as_json: options.Json = False,
 ) -> None:
     """Move files back to where they were, or finish moves that were interrupted.
 
@@ -90,7 +91,8 @@ def undo_command(
     from fewlabels.io.moves import finish_moves, undo_moves
     from fewlabels.io.words import count
 
-    if finish:
-        typer.echo(f"{count(finish_moves(journal), 'file')} at the new place.")
+    n, place = (finish_moves(journal), "new") if finish else (undo_moves(journal), "old")
+    if as_json:
+        typer.echo(json.dumps({"files": n, "place": place}, indent=2))
     else:
-        typer.echo(f"{count(undo_moves(journal), 'file')} at the old place.")
+        typer.echo(f"{count(n, 'file')} at the {place} place.")
