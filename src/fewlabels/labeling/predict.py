@@ -84,7 +84,7 @@ class Predictor:
         """From the result of a labelling."""
         fitted, inputs = outcome.answer.fitted, outcome.inputs
         assert fitted is not None, "`label_inputs` gives a thorough answer"
-        fitted = replace(fitted, class_names=outcome.class_names)
+        fitted = fitted.renamed(outcome.class_names)
         weights = inputs.collection.provenance.get("weights", "")
         return cls(fitted, inputs.backbone, weights, source, device)
 
@@ -116,11 +116,19 @@ class Predictor:
         return make_rows(names, self.fitted.class_names, answer, {}, abstain=abstain)
 
     def label_images(
-        self, images: ImageSet, *, abstain: float = 0.0
+        self, images: ImageSet, *, abstain: float = 0.0, keep: bool = True
     ) -> tuple[list[LabelRow], list[str]]:
-        """Labels of the images that can be read, as rows; and remarks about the others."""
+        """Labels of the images that can be read, as rows; and remarks about the others.
+
+        Args:
+            images: To label.
+            abstain: Confidence below which a label is left out.
+            keep: Whether features are kept in the store.
+        """
+        check_abstain(abstain)
         self.require_backbone(images.names[0])
-        found, warned = self.extraction(images)
+        extract = self.extraction if keep else replace(self.extraction, store=None)
+        found, warned = extract(images)
         names = Collection.of_features(found).names
         x = np.asarray(found.features, dtype=np.float32)
         return self.label_features(names, x, abstain=abstain), warned

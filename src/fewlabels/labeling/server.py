@@ -417,6 +417,11 @@ def serve(
     token, port = kept.get(TOKEN) or secrets.token_urlsafe(24), listener.getsockname()[1]
     journal.describe({TOKEN: token, PORT: str(port)})
     app = make_app(session, token=token, port=port, host=host)
+    run_server(app, listener, lambda: on_ready(f"http://{host}:{port}/?token={token}"))
+
+
+def run_server(app: FastAPI, listener: socket.socket, on_ready: Callable[[], None]) -> None:
+    """Answer on a socket until interrupted; `on_ready` is called once the server listens."""
     server = uvicorn.Server(
         uvicorn.Config(
             app,
@@ -430,7 +435,7 @@ def serve(
     )
     raise_limit()
     listener.listen(1024)
-    on_ready(f"http://{host}:{port}/?token={token}")
+    on_ready()
     try:
         server.run(sockets=[listener])
     except KeyboardInterrupt:

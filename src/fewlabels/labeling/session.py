@@ -224,6 +224,12 @@ class Session:
             people=state.people,
         )
 
+    def thorough(self) -> State:
+        """The last state, with the thorough answer, which is computed now if it is awaited."""
+        state = self._state
+        known = state.answer is None or state.answer.fitted is not None
+        return state if known else self._solve(state)
+
     def keep_answer(self) -> None:
         """Write the model's labels to the journal now, if the thorough answer is still awaited."""
         if not self._state.settled:
