@@ -2,6 +2,8 @@
 
 import json
 
+from PIL import Image
+
 from fewlabels.labeling.project import Project
 
 
@@ -16,6 +18,7 @@ def test_each_browser_has_a_name_that_goes_with_its_decisions(project, serve, vi
         page.locator("#help").wait_for(state="hidden")
         assert page.locator("#who").inner_text() == name
         page.locator("[data-view=class]").click()
+        page.locator("#candidates[aria-busy=false] button:enabled").first.wait_for()
         page.keyboard.press("1")
         page.locator("#grid[aria-busy=false]").wait_for()
     ben.reload()
@@ -55,9 +58,37 @@ def test_images_decided_differently_come_first_and_are_decided_one_by_one(projec
     with Project.open(project) as made:
         assert made.journal.marks == {name: "conflict"}
     page.locator("[data-view=check]").click()
+    page.locator("#candidates[aria-busy=false] button:enabled").first.wait_for()
     page.keyboard.press("1")
     page.locator("#grid[aria-busy=false]").wait_for()
     with Project.open(project) as made:
         assert made.journal.marks == {}
         assert name in made.journal.current
     assert page.locator("#pinned-title").inner_text() != "Decided differently"
+
+
+def test_a_burst_is_shown_and_labelled_together(project, serve, visit):
+    photos = project.parent / "photos" / "leek"
+    for i, path in enumerate(sorted(photos.glob("*.png"))[10:14]):
+        exif = Image.Exif()
+        exif.get_ifd(0x8769)[0x9003] = f"2024:05:01 10:00:0{i}"
+        with Image.open(path) as image:
+            pixels = image.convert("RGB")
+        pixels.save(path, "JPEG", quality=95, exif=exif)
+    page = visit(serve(project))
+    page.locator("#grid[aria-busy=false]").wait_for()
+    page.locator("#filter").fill("leek/11")
+    page.keyboard.press("Enter")
+    page.locator("#item-name", has_text="leek/11.png").wait_for()
+    page.keyboard.press("b")
+    page.locator("#pinned-title", has_text="Burst of leek/11.png").wait_for()
+    page.locator("#item-name", has_text="4 images selected").wait_for()
+    page.keyboard.press("l")
+    page.keyboard.type("fennel")
+    page.keyboard.press("Enter")
+    page.locator("#grid[aria-busy=false]").wait_for()
+    with Project.open(project) as made:
+        labels = {name: each.label for name, each in made.journal.current.items()}
+    assert {name for name, label in labels.items() if label == "fennel"} == {
+        f"leek/{i}.png" for i in range(10, 14)
+    }

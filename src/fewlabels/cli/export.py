@@ -76,6 +76,15 @@ def export_command(
             rich_help_panel=options.OUTPUTS,
         ),
     ] = None,
+    burst: Annotated[
+        float | None,
+        Option(
+            help="Seconds between two photographs of a camera that are not divided either; "
+            "0 for none. [3]",
+            metavar="SECONDS",
+            rich_help_panel=options.OUTPUTS,
+        ),
+    ] = None,
     seed: Annotated[
         int,
         Option(
@@ -94,6 +103,7 @@ def export_command(
     """
     require_path(source)
     fractions = None if split is None else _read_fractions(split)
+    from fewlabels.data.bursts import SECONDS
     from fewlabels.labeling.exports import export_labels
     from fewlabels.preprocess.duplicates import NEAR
 
@@ -107,6 +117,7 @@ def export_command(
             class_from=class_from,
             split=fractions,
             near=NEAR if near is None else near,
+            burst=SECONDS if burst is None else burst,
             seed=seed,
             abstain=abstain,
             link=link,

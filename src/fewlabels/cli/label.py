@@ -102,6 +102,15 @@ def label_command(
             rich_help_panel=options.LABELS,
         ),
     ] = True,
+    burst: Annotated[
+        float,
+        Option(
+            help="Give photographs one label that a camera took at most so many seconds apart, "
+            "by their EXIF times, such as 3.",
+            metavar="SECONDS",
+            rich_help_panel=options.LABELS,
+        ),
+    ] = 0.0,
     copy_to: Annotated[
         Path | None,
         Option(
@@ -179,6 +188,7 @@ def label_command(
             abstain=abstain,
             accuracy=accuracy,
             none_of_these=none_of_these,
+            burst=burst,
             truth=truth,
             class_from=class_from,
             columns=options.columns_by_role(column),

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from fewlabels.data.bursts import check_seconds
 from fewlabels.features.extraction import Progress
 from fewlabels.features.store import FeatureStore
 from fewlabels.io.files import check_apart, check_suffix, check_writable
@@ -37,6 +38,7 @@ def label_folder(
     abstain: float = 0.0,
     accuracy: float | None = None,
     none_of_these: bool = True,
+    burst: float = 0.0,
     truth: str | Path | None = None,
     class_from: str = DEEPEST,
     columns: Mapping[str, str] | None = None,
@@ -71,6 +73,8 @@ def label_folder(
         accuracy: Instead of `abstain`: as many labels are left out as it takes for this fraction of
             the others to be right, as expected from your own labels.
         none_of_these: Whether to compute the probability that an image belongs to no class.
+        burst: Photographs that a camera took at most so many seconds after one another, by their
+            EXIF times, get one label; 0 for none.
         truth: True labels to compare with: a CSV file, or "folders" for the sub-folders.
         class_from: Which sub-folder names the class: "deepest"; "path" for all of them, as in
             "animal/dog"; or the number of a level, "1" for the first. Folders of cameras (DCIM,
@@ -114,6 +118,7 @@ def label_folder(
     truth = None if truth is None else str(truth)
     check_method(method, settings)
     check_abstain(abstain, accuracy)
+    check_seconds(burst)
     named.check_backbone(backbone)
     if output is not None:
         check_table(output)
@@ -166,6 +171,7 @@ def label_folder(
         abstain=abstain,
         accuracy=accuracy,
         none_of_these=none_of_these,
+        burst=burst,
     )
     report_progress(Progress("label", n_items, n_items))
 

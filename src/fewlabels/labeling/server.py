@@ -221,6 +221,10 @@ def make_app(session: Session, *, token: str, port: int, host: str = HOST) -> Fa
         rows, cosines = session.similar(item)
         return _json({"rows": rows.tolist(), "similarities": cosines.round(4).tolist()})
 
+    @app.get("/api/burst/{item}", dependencies=by_number)
+    def burst(item: Number) -> Response:
+        return _json({"rows": session.burst(item)})
+
     @app.get("/api/map")
     def map_() -> Response:
         across, down = (MAP_SIDE * session.places()).round().astype(int).T.tolist()

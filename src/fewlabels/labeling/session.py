@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fewlabels.data.bursts import find_bursts
 from fewlabels.errors import FewLabelsError, InputError
 from fewlabels.features import read_features
 from fewlabels.features.extraction import Progress
@@ -102,6 +103,7 @@ class Session:
         self._told = Told(self.collection)
         self._placing = threading.Lock()
         self._places: NDArray[np.float32] | None = None
+        self._bursts: NDArray[np.int64] | None = None
         self._wake, self._stop = threading.Event(), threading.Event()
         # Versions of an earlier server, which an open page may still have, are others; no clock
         # tells, which may have been set back meanwhile.
@@ -264,6 +266,16 @@ class Session:
         cosines[row] = np.inf  # before its duplicates
         order = np.argsort(-cosines, kind="stable")[:N_SIMILAR]
         return order, np.minimum(cosines[order], 1)
+
+    def burst(self, row: int) -> list[int]:
+        """The rows of the burst of an item; times are read when first asked for."""
+        self._names_of([row])
+        with self._placing:
+            if self._bursts is None:
+                images = self.collection.images
+                paths = [None] * len(self.collection) if images is None else images.paths
+                self._bursts = find_bursts(paths)
+        return [int(each) for each in np.flatnonzero(self._bursts == self._bursts[row])]
 
     def places(self) -> NDArray[np.float32]:
         """Places of all items on the map, (N, 2) between 0 and 1; computed when first asked for."""

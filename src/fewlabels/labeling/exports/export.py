@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fewlabels.data import ImageSet, read_images
+from fewlabels.data.bursts import SECONDS, check_seconds
 from fewlabels.errors import FileFormatError, InputError
 from fewlabels.features import FeatureSet, read_features
 from fewlabels.features.extraction import Progress
@@ -81,6 +82,7 @@ def export_labels(
     class_from: str = DEEPEST,
     split: Sequence[float] | None = None,
     near: float = NEAR,
+    burst: float = SECONDS,
     seed: int = 0,
     abstain: float = 0.0,
     link: bool = False,
@@ -105,6 +107,7 @@ def export_labels(
         split: Fractions of train and validation, or of train, validation and test. Images with
             equal files or similar features are never divided.
         near: Cosine of features from which images are similar; 1 compares files only.
+        burst: Seconds between two photographs of a camera that are not divided either; 0 for none.
         seed: Another one gives other splits.
         abstain: Confidence, 0 to 1, below which a predicted label is left out.
         link: Link the pictures instead of copying them.
@@ -125,6 +128,7 @@ def export_labels(
     form, output = find_format(to), Path(output)
     fractions = check_fractions(split)
     check_near(near)
+    check_seconds(burst)
     check_abstain(abstain)
     found = find_items(source, labels=labels, photos=photos, class_from=class_from)
     _check_output(output, found.root)
@@ -135,7 +139,7 @@ def export_labels(
         if near < 1:
             extraction = Extraction(backbone, device, store=FeatureStore(), on_progress=on_progress)
             features = found.features(items, extraction)
-        items, sizes = _split(items, fractions, features, near=near, seed=seed)
+        items, sizes = _split(items, fractions, features, near=near, burst=burst, seed=seed)
         n_similar = int(sizes[sizes > 1].sum())
         remarks += _remark_splits(items, fractions)
         if sizes.max() > MOST_IN_GROUP * sizes.sum():
@@ -333,6 +337,7 @@ def _split(
     features: NDArray[np.floating[Any]] | None,
     *,
     near: float,
+    burst: float,
     seed: int,
 ) -> tuple[list[Item], NDArray[np.int64]]:
     """The items with their splits, and the sizes of the groups.
@@ -342,7 +347,10 @@ def _split(
     rows = [row for row, item in enumerate(items) if item.label]
     chosen = [items[row] for row in rows]
     groups = find_groups(
-        [item.file for item in chosen], None if features is None else features[rows], near=near
+        [item.file for item in chosen],
+        None if features is None else features[rows],
+        near=near,
+        burst=burst,
     )
     names, labels = [item.path for item in chosen], [item.label for item in chosen]
     splits = split_groups(names, labels, groups, fractions, seed=seed)

@@ -72,6 +72,7 @@ export async function getState() {
 export const about = (items) => post(`/api/about?key=${key}`, { items });
 export const places = () => ask("/api/map");
 export const similar = (item) => ask(`/api/similar/${item}?key=${key}`);
+export const burst = (item) => ask(`/api/burst/${item}?key=${key}`);
 export const decide = (items, label, mark = null) => change("/api/decide", { items, label, mark });
 export const confirm = (shown) => change("/api/confirm", { shown }); // items by label
 export const exports = () => ask("/api/exports");

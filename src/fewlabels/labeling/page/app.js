@@ -128,6 +128,20 @@ async function moreLikeThis() {
   setView("like");
 }
 
+// The photographs that the camera took within seconds of this one, selected together.
+async function showBurst() {
+  const item = page.focused;
+  const found = item === null ? null : await api.burst(item).catch(notAnswered);
+  if (!found) return;
+  if (found.rows.length < 2) return toast("No other photograph was taken within 3 seconds of this one");
+  if (page.filter) setFilter(""); // or some of them would be hidden
+  page.like = { item, similar: new Map(found.rows.map((row) => [row, 1])), burst: true };
+  setView("like");
+  page.selected = new Set(found.rows);
+  grid.render(true);
+  inspect();
+}
+
 // Among images of no class: those as similar as its nearest neighbours.
 async function selectAlike() {
   const item = page.focused;
@@ -236,6 +250,7 @@ const KEYS = {
   n: () => setMark("none"),
   s: () => setMark("skip"),
   m: moreLikeThis,
+  b: showBurst,
   a: () => page.view === "outliers" && selectAlike(),
   r: () => openClass(currentSection()?.way === undefined ? undefined : currentSection().title),
   f: () => $("grid").classList.toggle("whole"),

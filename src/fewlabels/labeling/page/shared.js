@@ -13,7 +13,7 @@ export const page = {
   several: false, // taps add to the selection
   changed: new Set(), // whose labels the last answer changed
   kinds: [], // images to name first, in the order in which they were suggested
-  like: null, // { item, similar: Map(item: similarity) } of the view "like"
+  like: null, // { item, similar: Map(item: similarity), burst: whether it is one } of the view "like"
   places: null, // { across, down } of all items on the map, from 0 to 1
   lasso: null, // Set of the items that the map is narrowed to
   missing: new Set(), // items whose file could not be shown
