@@ -60,6 +60,7 @@ def export_command(
     labels: options.WrittenLabels = None,
     photos: options.PhotosNow = None,
     class_from: options.ClassFrom = "deepest",
+    sub_classes: options.SubClasses = "",
     abstain: Abstain = 0.0,
     link: Annotated[
         bool,
@@ -120,6 +121,7 @@ def export_command(
             burst=SECONDS if burst is None else burst,
             seed=seed,
             abstain=abstain,
+            sub_classes=sub_classes,
             link=link,
             label_studio_prefix=label_studio_prefix,
             backbone=backbone,

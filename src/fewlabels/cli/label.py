@@ -153,6 +153,7 @@ def label_command(
         ),
     ] = None,
     class_from: options.ClassFrom = "deepest",
+    sub_classes: options.SubClasses = "",
     column: options.Column = None,
     boxes: Annotated[
         Path | None,
@@ -189,6 +190,7 @@ def label_command(
             accuracy=accuracy,
             none_of_these=none_of_these,
             burst=burst,
+            sub_classes=sub_classes,
             truth=truth,
             class_from=class_from,
             columns=options.columns_by_role(column),

@@ -29,6 +29,7 @@ def move_command(
     labels: options.WrittenLabels = None,
     photos: options.PhotosNow = None,
     class_from: options.ClassFrom = "deepest",
+    sub_classes: options.SubClasses = "",
     abstain: Annotated[
         float,
         Option(
@@ -57,6 +58,7 @@ def move_command(
         photos=photos,
         class_from=class_from,
         abstain=abstain,
+        sub_classes=sub_classes,
         dry_run=dry_run,
     )
     for remark in moved.remarks:

@@ -25,6 +25,7 @@ from fewlabels.labeling.outputs import (
 )
 from fewlabels.labeling.predict import check_model, save_model
 from fewlabels.labeling.report import write_report
+from fewlabels.labeling.subclasses import check_separator
 
 
 def label_folder(
@@ -39,6 +40,7 @@ def label_folder(
     accuracy: float | None = None,
     none_of_these: bool = True,
     burst: float = 0.0,
+    sub_classes: str = "",
     truth: str | Path | None = None,
     class_from: str = DEEPEST,
     columns: Mapping[str, str] | None = None,
@@ -75,6 +77,8 @@ def label_folder(
         none_of_these: Whether to compute the probability that an image belongs to no class.
         burst: Photographs that a camera took at most so many seconds after one another, by their
             EXIF times, get one label; 0 for none.
+        sub_classes: What stands between class and sub-class, such as "/" in "animal/dog". Where the
+            sub-class is doubtful and the class is sure, the label is the class; folders are nested.
         truth: True labels to compare with: a CSV file, or "folders" for the sub-folders.
         class_from: Which sub-folder names the class: "deepest"; "path" for all of them, as in
             "animal/dog"; or the number of a level, "1" for the first. Folders of cameras (DCIM,
@@ -119,6 +123,7 @@ def label_folder(
     check_method(method, settings)
     check_abstain(abstain, accuracy)
     check_seconds(burst)
+    check_separator(sub_classes)
     named.check_backbone(backbone)
     if output is not None:
         check_table(output)
@@ -172,6 +177,7 @@ def label_folder(
         accuracy=accuracy,
         none_of_these=none_of_these,
         burst=burst,
+        sub_classes=sub_classes,
     )
     report_progress(Progress("label", n_items, n_items))
 
@@ -191,7 +197,9 @@ def label_folder(
         if folder is None:
             continue
         link = argument == "link_to"
-        if n_others := file_into_folders(folder, outcome.rows, inputs.collection, link=link):
+        if n_others := file_into_folders(
+            folder, outcome.rows, inputs.collection, link=link, sub_classes=sub_classes
+        ):
             remarks.append(
                 f"{folder} holds {n_others:,} other files, perhaps of an earlier run: "
                 "nothing was removed."

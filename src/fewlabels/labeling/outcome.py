@@ -38,6 +38,7 @@ from fewlabels.labeling.inputs import Inputs
 from fewlabels.labeling.journal import MODEL, NONE
 from fewlabels.labeling.labels_file import check_enough
 from fewlabels.labeling.outputs import LabelRow, check_abstain, make_rows
+from fewlabels.labeling.subclasses import check_separator
 from fewlabels.labeling.suggestions import (
     LIMITS,
     advise,
@@ -194,7 +195,7 @@ class Outcome:
         rows = [
             row
             for row, true in self._predicted(truth).items()
-            if true in place and self.rows[row].label
+            if true in place and self.rows[row].label == self.class_names[self.answer.labels[row]]
         ]
         if not rows:
             return None
@@ -212,7 +213,8 @@ class Outcome:
         predicted, named = self._predicted(truth), set(self.class_names)
         others = Counter(true for true in predicted.values() if true not in named)
         n_left_out = sum(
-            true in named and not self.rows[row].origin for row, true in predicted.items()
+            true in named and self.rows[row].label != self.class_names[self.answer.labels[row]]
+            for row, true in predicted.items()
         )
         return Unscored(n_left_out, dict(sorted(others.items())))
 
@@ -310,6 +312,7 @@ def label_inputs(
     accuracy: float | None = None,
     none_of_these: bool = True,
     burst: float = 0.0,
+    sub_classes: str = "",
 ) -> Outcome:
     """Labels for all items.
 
@@ -323,10 +326,12 @@ def label_inputs(
         none_of_these: Whether to compute the probability of belonging to none of the classes.
         burst: Photographs that a camera took at most so many seconds after one another get one
             label, by the mean of their probabilities; 0 for none.
+        sub_classes: What stands between class and sub-class, as in `make_rows`.
     """
     collection, labels = inputs.collection, inputs.labels
     check_abstain(abstain, accuracy)
     check_seconds(burst)
+    check_separator(sub_classes)
     remarks = check_enough(labels, len(collection))
     if accuracy is not None and max(Counter(labels.values()).values()) < 2:
         raise InputError(
@@ -376,6 +381,7 @@ def label_inputs(
             looks_like=looks_like,
             marks=inputs.marks,
             people=inputs.people,
+            sub_classes=sub_classes,
         ),
         estimate,
         wrong,

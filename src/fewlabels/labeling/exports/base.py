@@ -118,6 +118,7 @@ class Format:
     write: Callable[[Path, Dataset], None] = field(repr=False)
     needs_pictures: bool = False
     lists_unlabelled: bool = False  # items without a label are written too
+    nests: bool = False  # the folder of a sub-class may be in that of its class
     always_split: bool = False  # without a split all items are in "train"
     rename: Callable[[set[str]], dict[str, str]] = field(default=keep_names, repr=False)
 

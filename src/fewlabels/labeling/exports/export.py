@@ -45,8 +45,9 @@ from fewlabels.labeling.labels_file import (
     remark_folders,
 )
 from fewlabels.labeling.moved import find_moved, rename_rows
-from fewlabels.labeling.outputs import LABEL_STUDIO_PREFIX, check_abstain
+from fewlabels.labeling.outputs import LABEL_STUDIO_PREFIX, check_abstain, folder_names
 from fewlabels.labeling.project import FEATURES, Project, stamps_of
+from fewlabels.labeling.subclasses import check_separator
 from fewlabels.preprocess.duplicates import MOST_IN_GROUP, NEAR
 
 MOST_SHOWN = 8  # classes or paths that a remark names
@@ -85,6 +86,7 @@ def export_labels(
     burst: float = SECONDS,
     seed: int = 0,
     abstain: float = 0.0,
+    sub_classes: str = "",
     link: bool = False,
     label_studio_prefix: str = LABEL_STUDIO_PREFIX,
     backbone: str | None = None,
@@ -110,6 +112,8 @@ def export_labels(
         burst: Seconds between two photographs of a camera that are not divided either; 0 for none.
         seed: Another one gives other splits.
         abstain: Confidence, 0 to 1, below which a predicted label is left out.
+        sub_classes: What stands between class and sub-class: the folders of "imagefolder" are
+            nested.
         link: Link the pictures instead of copying them.
         label_studio_prefix: What Label Studio needs before each path.
         backbone: Computes the features of a folder, where they are not stored yet; as in
@@ -129,6 +133,7 @@ def export_labels(
     fractions = check_fractions(split)
     check_near(near)
     check_seconds(burst)
+    check_separator(sub_classes)
     check_abstain(abstain)
     found = find_items(source, labels=labels, photos=photos, class_from=class_from)
     _check_output(output, found.root)
@@ -154,7 +159,7 @@ def export_labels(
         found.title,
         tuple(items),
         tuple(sorted(classes)),
-        form.rename(classes),
+        folder_names(classes, sub_classes) if form.nests and sub_classes else form.rename(classes),
         link,
         label_studio_prefix,
     )
@@ -164,7 +169,11 @@ def export_labels(
     if link and found.root is not None:
         remember_links(output, found.root)
     counts = Counter(item.split for item in items)
-    renamed = [f"'{old}' as '{new}'" for old, new in data.target_names.items() if old != new]
+    renamed = [
+        f"'{old}' as '{new}'"
+        for old, new in data.target_names.items()
+        if old != new and not (form.nests and sub_classes)
+    ]
     if renamed:
         shown = listing(sorted(renamed), most=MOST_SHOWN)
         remarks.append(
