@@ -103,6 +103,10 @@ class Fitted:
         """The class names of the unlabelled rows, (Q,)."""
         return np.asarray(np.asarray(self.class_names)[self.numbers.numpy()])
 
+    def renamed(self, class_names: Sequence[Any]) -> Self:
+        """The same under other names of the classes, in the same order."""
+        return replace(self, class_names=tuple(class_names))
+
     @property
     def proportions(self) -> Tensor:
         """Part of the unlabelled rows that each class received, (W,), before calibration."""

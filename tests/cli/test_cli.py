@@ -337,3 +337,15 @@ def test_a_word_that_is_no_number_ends_with_code_2():
     assert done.stdout == ""
     assert "'--episodes'" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_every_command_with_a_result_has_json():
+    group = typer.main.get_command(app)
+    found = dict(group.commands)
+    found |= {f"data {name}": each for name, each in found.pop("data").commands.items()}
+    without = {
+        name
+        for name, command in found.items()
+        if not any("--json" in parameter.opts for parameter in command.params)
+    }
+    assert without == {"serve"}  # it runs until it is stopped

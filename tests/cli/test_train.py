@@ -35,10 +35,13 @@ def folders(tmp_path):
 
 
 def test_train_a_backbone_on_a_folder(here, folders):
-    done = here(
-        "train", folders / "base", "--val", folders / "val", "--output", folders / "out", *TINY
-    )
+    words = ["train", folders / "base", "--val", folders / "val", "--output", folders / "out"]
+    done = here(*words, *TINY, "--json")
     assert done.code == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["finished"]
+    assert found["metrics"]["n_images"] == 8
+    assert [each["epoch"] for each in found["epochs"]] == [1]
     assert "epoch 1/1  mixup+rotation  loss" in done.stderr
     assert "val PT+MAP" in done.stderr
     assert load_backbone(folders / "out" / "backbone.safetensors").name == "conv4"

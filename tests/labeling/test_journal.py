@@ -108,7 +108,7 @@ def test_a_newer_version_is_refused(tmp_path):
     with sqlite3.connect(tmp_path / "p.sqlite") as db:
         db.execute("PRAGMA user_version = 99")
     db.close()
-    with pytest.raises(FileFormatError, match=r"version 99, this fewlabels knows up to 2. Upgrade"):
+    with pytest.raises(FileFormatError, match=r"version 99, this fewlabels knows up to 3. Upgrade"):
         Journal(tmp_path / "p.sqlite")
 
 

@@ -36,7 +36,7 @@ ROWS = [
 
 def test_csv_comes_back_as_it_went():
     rows = list(csv.DictReader(io.StringIO(to_csv(ROWS))))
-    names = "path label confidence runner_up margin origin looks_like guess"
+    names = "path label confidence runner_up margin origin looks_like guess person"
     assert list(rows[0]) == names.split()
     assert rows[0]["label"] == ODD
     assert rows[1] == {
@@ -48,6 +48,7 @@ def test_csv_comes_back_as_it_went():
         "origin": "",
         "looks_like": "",
         "guess": "",
+        "person": "",
     }
 
 

@@ -92,6 +92,20 @@ def client(visitor):
     return visitor
 
 
+def test_who_decided_is_told_by_a_header(client, folder):
+    name = {"X-Fewlabels-Person": "Zo%C3%AB%20%3Cb%3E"}
+    body = {"items": [3], "label": "leek"}
+    assert client.post("/api/decide", json=body, headers=HEADERS | name).status_code == 200
+    about = client.post("/api/about", json={"items": [3]}, headers=HEADERS).json()
+    assert about["history"][-1]["person"] == "Zoë <b>"
+    state = client.get("/api/state").json()
+    assert state["undo"]["person"] == "Zoë <b>"
+    for wrong in ("x" * 61, "a%0Ab"):
+        refused = {**HEADERS, "X-Fewlabels-Person": wrong}
+        answer = client.post("/api/decide", json=body, headers=refused)
+        assert (answer.status_code, "person must be" in answer.json()["error"]) == (422, True)
+
+
 READ = [
     "/",
     "/page/app.js",

@@ -2,6 +2,7 @@
 
 import csv
 import hashlib
+import html
 import json
 import shutil
 import subprocess
@@ -16,9 +17,11 @@ from pyarrow import parquet
 
 from fewlabels import export_labels, label_folder
 from fewlabels.data import read_images
+from fewlabels.features.store import FeatureStore
 from fewlabels.io.moves import undo_moves
 from fewlabels.labeling.collection import Extraction
 from fewlabels.labeling.exports import format_names
+from fewlabels.labeling.merging import merge_projects
 from fewlabels.labeling.session import open_session
 from fewlabels.labeling.sorting import move_photos
 
@@ -135,21 +138,61 @@ def test_a_folder_of_photographs_goes_all_the_way(photos, tmp_path, monkeypatch)
     outcome = label_folder(photos, tmp_path / "first.csv", output=tmp_path / "labels.csv")
     assert len(outcome.rows) == len(names)
     assert any("near-duplicates" in each for each in outcome.remarks)
-    # The second annotator corrects it and all else on the page.
+    # The second annotator, Ben, decides in a project of his own, where all files have other names.
+    shutil.copytree(photos, tmp_path / "ben" / "photos")
+    for path in [path for path in (tmp_path / "ben").rglob("*") if path.is_file()]:
+        path.rename(path.with_name(f"{path.stem} of ben{path.suffix}"))
+    renamed = [
+        name for name in read_images(tmp_path / "ben" / "photos").names if "copy" not in name
+    ]
+    mistaken = next(name for name in renamed if "21" in name)
+    (tmp_path / "ben.csv").write_text("path,label\n", encoding="utf-8")  # or folders name classes
     session = open_session(
-        photos, labels=tmp_path / "first.csv", extraction=Extraction(n_workers=0)
+        tmp_path / "ben" / "photos",
+        labels=tmp_path / "ben.csv",
+        extraction=Extraction(n_workers=0, store=FeatureStore()),
+        person="ben",
     )
     try:
-        project = session.project.folder
+        project_of_ben = session.project.folder
+        for row, name in enumerate(session.collection.names):
+            if name in renamed and Path(name).stem[-8] in "13":
+                label = true_label(name.replace(" of ben", ""))
+                label = CLASSES[0] if name == mistaken else label
+                session.decide([row], label)
+    finally:
+        session.close()
+    # Anna corrects the mistake of the file and all else on the page, after Ben's were merged.
+    session = open_session(
+        photos,
+        labels=tmp_path / "first.csv",
+        extraction=Extraction(n_workers=0, store=FeatureStore()),
+        person="anna",
+    )
+    project = session.project.folder
+    contested = mistaken.replace(" of ben", "")
+    session.decide([session.collection.rows[contested]], true_label(contested))
+    session.close()
+    merged = merge_projects(project, project_of_ben)
+    assert merged.n_matched == len(names)
+    assert merged.conflicts == [contested]
+    assert merge_projects(project, project_of_ben).n_decisions == 0
+    session = open_session(project, person="anna")
+    try:
         for row, name in enumerate(session.collection.names):
             given = session.state.given.get(name)
             if given is None or given.label != true_label(name):
                 session.decide([row], true_label(name))
-        origins = {row.path: row.origin for row in session.rows()}
+        found = {row.path: (row.origin, row.person) for row in session.rows()}
     finally:
         session.close()
-    assert origins[wrong] == "person"
-    assert sum(origin == "import" for origin in origins.values()) == len(few) - 1
+    bens = [name for name in names if Path(name).stem[-1] in "13" and "copy" not in name]
+    assert {name for name in names if found[name] == ("person", "ben")} == {*bens} - {contested}
+    # Of Anna's labels in the file, those that Ben decided too are a person's now.
+    assert sum(each == ("import", "") for each in found.values()) == len(few) - len(CLASSES)
+    assert found[contested] == ("person", "anna")
+    label_folder(project, output=tmp_path / "again.csv", report=tmp_path / "report.html")
+    assert "Cohen's kappa" in html.unescape((tmp_path / "report.html").read_text(encoding="utf-8"))
     # Every format tells the same labels.
     expected = {Path(name).stem: true_label(name) for name in names}
     for form in format_names():

@@ -22,12 +22,14 @@ from fewlabels.cli.extract import extract_command
 from fewlabels.cli.label import label_command, next_command
 from fewlabels.cli.leaderboard import leaderboard_command
 from fewlabels.cli.options import GroupedCommand, MethodCommand
+from fewlabels.cli.people import merge_command, people_command
 from fewlabels.cli.predict import predict_command
 from fewlabels.cli.reproduce import reproduce_command
 from fewlabels.cli.serve import serve_command
 from fewlabels.cli.train import train_command
 from fewlabels.cli.tune import tune_command
 from fewlabels.cli.undo import move_command, undo_command
+from fewlabels.cli.watch import watch_command
 from fewlabels.errors import FewLabelsError
 
 EXIT_BAD_INPUT = 2  # as for wrong options
@@ -76,6 +78,9 @@ app.command("serve", cls=GroupedCommand, short_help="Check and correct labels on
 app.command("predict", cls=GroupedCommand, short_help="Label new images with a saved model.")(
     predict_command
 )
+app.command("watch", cls=GroupedCommand, short_help="Label images as they arrive in a folder.")(
+    watch_command
+)
 app.command("export", cls=ExportCommand, short_help="Labels in the layout of other tools.")(
     export_command
 )
@@ -83,6 +88,10 @@ app.command("move", cls=GroupedCommand, short_help="Move photographs into class 
     move_command
 )
 app.command("undo", cls=GroupedCommand, short_help="Move photographs back.")(undo_command)
+app.command("merge", cls=GroupedCommand, short_help="Join two people's projects.")(merge_command)
+app.command("people", cls=GroupedCommand, short_help="Who decided, and where people disagree.")(
+    people_command
+)
 app.command("check", cls=GroupedCommand, short_help="Verify a project, and repair it.")(
     check_command
 )

@@ -60,6 +60,7 @@ def export_command(
     labels: options.WrittenLabels = None,
     photos: options.PhotosNow = None,
     class_from: options.ClassFrom = "deepest",
+    sub_classes: options.SubClasses = "",
     abstain: Abstain = 0.0,
     link: Annotated[
         bool,
@@ -73,6 +74,15 @@ def export_command(
         Option(
             help="Cosine of features from which images are similar; 1 compares files only. [0.9]",
             metavar="COSINE",
+            rich_help_panel=options.OUTPUTS,
+        ),
+    ] = None,
+    burst: Annotated[
+        float | None,
+        Option(
+            help="Seconds between two photographs of a camera that are not divided either; "
+            "0 for none. [3]",
+            metavar="SECONDS",
             rich_help_panel=options.OUTPUTS,
         ),
     ] = None,
@@ -94,6 +104,7 @@ def export_command(
     """
     require_path(source)
     fractions = None if split is None else _read_fractions(split)
+    from fewlabels.data.bursts import SECONDS
     from fewlabels.labeling.exports import export_labels
     from fewlabels.preprocess.duplicates import NEAR
 
@@ -107,8 +118,10 @@ def export_command(
             class_from=class_from,
             split=fractions,
             near=NEAR if near is None else near,
+            burst=SECONDS if burst is None else burst,
             seed=seed,
             abstain=abstain,
+            sub_classes=sub_classes,
             link=link,
             label_studio_prefix=label_studio_prefix,
             backbone=backbone,

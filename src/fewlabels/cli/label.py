@@ -102,6 +102,15 @@ def label_command(
             rich_help_panel=options.LABELS,
         ),
     ] = True,
+    burst: Annotated[
+        float,
+        Option(
+            help="Give photographs one label that a camera took at most so many seconds apart, "
+            "by their EXIF times, such as 3.",
+            metavar="SECONDS",
+            rich_help_panel=options.LABELS,
+        ),
+    ] = 0.0,
     copy_to: Annotated[
         Path | None,
         Option(
@@ -144,6 +153,7 @@ def label_command(
         ),
     ] = None,
     class_from: options.ClassFrom = "deepest",
+    sub_classes: options.SubClasses = "",
     column: options.Column = None,
     boxes: Annotated[
         Path | None,
@@ -179,6 +189,8 @@ def label_command(
             abstain=abstain,
             accuracy=accuracy,
             none_of_these=none_of_these,
+            burst=burst,
+            sub_classes=sub_classes,
             truth=truth,
             class_from=class_from,
             columns=options.columns_by_role(column),

@@ -147,6 +147,15 @@ ClassFrom = Annotated[
         rich_help_panel=LABELS,
     ),
 ]
+SubClasses = Annotated[
+    str,
+    Option(
+        help="What stands between class and sub-class, such as / in animal/dog: folders are nested,"
+        " and a doubtful sub-class becomes its class where that is sure.",
+        metavar="SEPARATOR",
+        rich_help_panel=LABELS,
+    ),
+]
 Column = Annotated[
     list[str] | None,
     Option(

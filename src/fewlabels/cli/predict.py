@@ -20,8 +20,8 @@ def predict_command(
     model: Annotated[
         Path,
         Option(
-            help="What `fewlabels label --model` wrote.",
-            metavar="FILE",
+            help="What `fewlabels label --model` wrote, or a labelling project.",
+            metavar="FILE|PROJECT",
             rich_help_panel=options.LABELS,
         ),
     ],

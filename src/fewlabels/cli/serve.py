@@ -3,7 +3,7 @@
 import io
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
@@ -11,6 +11,11 @@ from typer import Argument, Option
 from fewlabels.cli import options
 from fewlabels.cli.console import say
 from fewlabels.cli.label import Backbone, BatchSize, Method, NumWorkers, require_path, resumable
+from fewlabels.errors import FileFormatError
+
+if TYPE_CHECKING:
+    from fewlabels.labeling.predict import Predictor
+    from fewlabels.labeling.rest import Backend
 
 
 def serve_command(
@@ -67,6 +72,23 @@ def serve_command(
             rich_help_panel="Page",
         ),
     ] = False,
+    person: Annotated[
+        str,
+        Option(
+            help="Who decides: kept with each decision. Each browser may set another name.",
+            metavar="NAME",
+            rich_help_panel="Page",
+        ),
+    ] = "",
+    api: Annotated[
+        bool,
+        Option(
+            "--api",
+            help="Serve programs instead of a page: OpenAPI at /openapi.json, and Label Studio's "
+            "ML backend. PHOTOS may then be a saved model too.",
+            rich_help_panel="Page",
+        ),
+    ] = False,
     class_from: options.ClassFrom = "deepest",
     method: Method = None,
     settings: options.Set = None,
@@ -81,7 +103,9 @@ def serve_command(
 
     fewlabels serve groceries.fewlabels --photos photos
 
-    fewlabels serve photos --share
+    fewlabels serve photos --share --person anna
+
+    fewlabels serve groceries.safetensors --api
     """
     if photos is None:
         require_path(project)
@@ -92,6 +116,11 @@ def serve_command(
     from fewlabels.labeling.session import open_session
 
     host = find_address() if share else HOST  # refused before the work
+    if api and (predictor := _find_model(project, device)) is not None:
+        from fewlabels.labeling.rest import Backend
+
+        _serve_api(Backend(predictor, photos=photos), port, host)
+        return
     with resumable() as bar:
         session = open_session(
             project,
@@ -101,8 +130,18 @@ def serve_command(
             method=method or DEFAULT_METHOD,
             settings=options.single_knobs(settings),
             class_from=class_from,
+            person=person,
             on_remark=say,
         )
+
+    if api:
+        from fewlabels.labeling.rest import Backend
+
+        try:
+            _serve_api(Backend(session=session), port, host)
+        finally:
+            session.close()
+        return
 
     def ready(address: str) -> None:
         typer.echo(address)
@@ -121,6 +160,33 @@ def serve_command(
     finally:
         session.close()
     say("Stopped; every decision is kept.")
+
+
+def _find_model(path: Path, device: str) -> "Predictor | None":
+    """A saved model, if the path is one."""
+    from fewlabels.labeling.predict import Predictor
+
+    if path.suffix.lower() != ".safetensors" or not path.is_file():
+        return None
+    try:
+        return Predictor.load(path, device=device)
+    except FileFormatError:  # features
+        return None
+
+
+def _serve_api(backend: "Backend", port: int | None, host: str) -> None:
+    from fewlabels.labeling.rest import serve_api
+
+    def ready(address: str, token: str) -> None:
+        typer.echo(address)
+        typer.echo(token)
+        say(f"The API is described at {address}/openapi.json.")
+        say(f"Requests need the header: Authorization: Bearer {token}", whole=True)
+        say("For Label Studio, add a model with this address, and the token as the password.")
+        say("Ctrl-C stops the server.")
+
+    serve_api(backend, port=port, host=host, on_ready=ready)
+    say("Stopped.")
 
 
 def draw_qr(text: str) -> str:

@@ -1,10 +1,12 @@
 """`fewlabels train`: train a backbone on base classes."""
 
+import json
 import os
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
 from typer import Argument, Option
 
 from fewlabels.cli import options
@@ -79,6 +81,7 @@ def train_command(
         bool, Option("--strict", help="Stop at an image that cannot be read.")
     ] = False,
     device: options.Device = "auto",
+    as_json: options.Json = False,
 ) -> None:
     """Train a backbone on base classes (S2M2_R or plain), or a system on episodes.
 
@@ -91,7 +94,7 @@ def train_command(
     from fewlabels.io.files import held
     from fewlabels.training.episodic import EpisodicRecipe, load_recipe
     from fewlabels.training.progress import reporting
-    from fewlabels.training.run import train_backbone
+    from fewlabels.training.run import METRICS, train_backbone
     from fewlabels.training.system_run import train_system
 
     changes = [*(change or []), *([] if backbone is None else [f"backbone={backbone}"])]
@@ -156,3 +159,12 @@ def train_command(
         say(f"Written to {output}: {model}.safetensors, metrics.json, log.jsonl")
     else:
         say(f"Stopped after epoch {trained.reports[-1]['epoch']}; the same command resumes it.")
+    if as_json and first:
+        metrics = output / METRICS
+        found = {
+            "output": str(output),
+            "finished": trained.finished,
+            "epochs": trained.reports,
+            "metrics": json.loads(metrics.read_text("utf-8")) if trained.finished else None,
+        }
+        typer.echo(json.dumps(found, indent=2))

@@ -29,6 +29,7 @@ def move_command(
     labels: options.WrittenLabels = None,
     photos: options.PhotosNow = None,
     class_from: options.ClassFrom = "deepest",
+    sub_classes: options.SubClasses = "",
     abstain: Annotated[
         float,
         Option(
@@ -57,6 +58,7 @@ def move_command(
         photos=photos,
         class_from=class_from,
         abstain=abstain,
+        sub_classes=sub_classes,
         dry_run=dry_run,
     )
     for remark in moved.remarks:
@@ -82,6 +84,7 @@ def undo_command(
     finish: Annotated[
         bool, Option("--finish", help="Finish interrupted moves instead of undoing them.")
     ] = False,
+    as_json: options.Json = False,
 ) -> None:
     """Move files back to where they were, or finish moves that were interrupted.
 
@@ -90,7 +93,8 @@ def undo_command(
     from fewlabels.io.moves import finish_moves, undo_moves
     from fewlabels.io.words import count
 
-    if finish:
-        typer.echo(f"{count(finish_moves(journal), 'file')} at the new place.")
+    n, place = (finish_moves(journal), "new") if finish else (undo_moves(journal), "old")
+    if as_json:
+        typer.echo(json.dumps({"files": n, "place": place}, indent=2))
     else:
-        typer.echo(f"{count(undo_moves(journal), 'file')} at the old place.")
+        typer.echo(f"{count(n, 'file')} at the {place} place.")

@@ -124,6 +124,11 @@ class ImageSet:
         """The file of one image; None for tiles and arrays."""
         return self.sources[index].path
 
+    @property
+    def paths(self) -> list[Path | None]:
+        """The file of each image."""
+        return [source.path for source in self.sources]
+
     def stack(self, size: int) -> NDArray[np.uint8]:
         """All images, short side resized to `size`, center crop -> (N, size, size, 3)."""
         if size < 1:

@@ -75,6 +75,14 @@ class Answer:
         top = self.top_two[1]
         return np.asarray(top[:, 0] - top[:, 1])
 
+    def together(self, groups: NDArray[np.int64]) -> "Answer":
+        """The same with one answer per group, (N,): the mean of the probabilities of its items."""
+        sizes = np.bincount(groups)
+        total = np.zeros((len(sizes), self.probabilities.shape[1]), dtype=np.float64)
+        np.add.at(total, groups, self.probabilities)
+        mean = (total[groups] / sizes[groups, None]).astype(np.float32)
+        return replace(self, probabilities=mean)
+
     def among(self, rows: NDArray[np.bool_]) -> "Answer":
         """The probabilities of some items only, by a mask (N,)."""
         return Answer(self.probabilities[rows])

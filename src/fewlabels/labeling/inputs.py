@@ -15,6 +15,7 @@ from fewlabels.features import FeatureSet, read_features
 from fewlabels.features.tables import is_table
 from fewlabels.io.files import require_file
 from fewlabels.io.words import count
+from fewlabels.labeling.agreement import Agreement, find_agreement
 from fewlabels.labeling.boxes import crop_images
 from fewlabels.labeling.collection import (
     Collection,
@@ -22,7 +23,7 @@ from fewlabels.labeling.collection import (
     known_names,
     remark_problems,
 )
-from fewlabels.labeling.journal import IMPORT, GivenLabel
+from fewlabels.labeling.journal import CONFLICT, IMPORT, GivenLabel
 from fewlabels.labeling.labels_file import (
     DEEPEST,
     FOLDERS,
@@ -52,7 +53,9 @@ class Inputs:
     n_listed: int  # the first items are the person's; labelled images from elsewhere come after
     truth: dict[str, str] | None = None  # true labels by name, where they were given
     stamps: Mapping[str, str] | None = None  # of the images before their features were computed
-    marks: Mapping[str, str] = field(default_factory=dict)  # "none" or "skip", by name
+    marks: Mapping[str, str] = field(default_factory=dict)  # "none", "skip", ... by name
+    people: Mapping[str, str] = field(default_factory=dict)  # who decided, by name
+    agreement: Agreement | None = None  # of a project
 
     @property
     def labels(self) -> dict[str, str]:
@@ -77,6 +80,7 @@ class Inputs:
             backbone=self.backbone,
             stamps=self.stamps,
             labels=self.labels,
+            people=self.people,
         )
 
 
@@ -233,7 +237,7 @@ def _read_images(
     given = own
     if labels is not None:
         read = read_labels(labels, images.names)
-        given = LabelsRead(read.labels, (*own.remarks, *read.remarks))
+        given = LabelsRead(read.labels, (*own.remarks, *read.remarks), read.people)
     true = None if truth is None else read_truth(truth, images.names, root=None)
     return _extract(images, len(images), given, true, extraction, None, enough=enough)
 
@@ -276,6 +280,7 @@ def _extract(
         sum(name not in elsewhere for name in collection.names),
         None if true is None else _among(true.labels, collection.names),
         stamps,
+        people=_among(given.people, collection.names),
     )
 
 
@@ -369,6 +374,7 @@ def _read_features(
         "",
         len(collection),
         None if truth is None else true.labels,
+        people=given.people,
     )
 
 
@@ -386,14 +392,22 @@ def _read_project(path: Path, labels: Path | None, truth: str | None, class_from
         remarks = list(true.remarks)
         if images is not None and project.backbone:
             remarks += _remark_newcomers(path, len(project.newcomers(images)))
+        standing = project.standing(collection)
+        if n := sum(mark == CONFLICT for mark in standing.marks.values()):
+            remarks.append(
+                f"{count(n, 'image')} decided differently by people, and not used as labels: "
+                f"`fewlabels people {path}` lists them, `fewlabels serve {path}` shows them."
+            )
         return Inputs(
             collection,
-            project.given(collection),
+            standing.labels,
             tuple(remarks),
             project.backbone,
             len(collection),
             None if truth is None else _among(true.labels, collection.names),
-            marks=project.marks(collection),
+            marks=standing.marks,
+            people=standing.people,
+            agreement=find_agreement(project.journal),
         )
 
 

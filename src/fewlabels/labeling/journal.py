@@ -3,10 +3,12 @@
     items      name of each item; the name of a number never changes
     classes    name of each class, in the order of first use
     decisions  item, class (none: the label was removed), mark, origin, time, batch, what the model
-               had predicted, when it was undone
+               had predicted, when it was undone, who decided, whether it is kept aside
 
 Decisions are only added, or marked as undone. The label of an item is that of its last decision
-that was not undone. The decisions of one command or click are one batch, and are undone together.
+that was not undone or kept aside. Those aside came with another project that was merged into this
+one (merging.py): they tell what somebody decided, no more. The decisions of one command or click
+are one batch, and are undone together.
 
 A plain-text copy beside it (text_copy.py) follows every change. A database that is damaged, or that
 lacks what the copy has, is refused; `fill` makes a new one from the copy.
@@ -28,7 +30,9 @@ from fewlabels.labeling.text_copy import Change, Copied, Decision, TextCopy
 # Origins of a label. "confirmed": a person confirmed the model's labels of many items at once.
 # Such a label is no independent evidence of the model's accuracy.
 PERSON, IMPORT, MODEL, CONFIRMED = "person", "import", "model", "confirmed"
-NONE, SKIP = "none", "skip"  # marks: an item belongs to no class; the person cannot tell
+# Marks: an item belongs to no class; the person cannot tell; people decided differently, and one
+# of them must decide again.
+NONE, SKIP, CONFLICT = "none", "skip", "conflict"
 COPY = "decisions.jsonl"
 COPIED = ("title", "root", "backbone")  # facts that the copy has too
 PRIMARY_CODE = 0xFF  # the part of SQLite's codes that names the kind of error
@@ -38,7 +42,7 @@ DISK_ERRORS = (  # the disk is full, read-only or failing, or another process ho
 )
 NOT_KEPT = "The decision was not kept. Free some space, then decide again."
 APPLICATION_ID = 0x70746D70  # "ptmp", from the program's first name: marks our databases
-VERSION = 2
+VERSION = 3
 DECISIONS = """
 CREATE TABLE decisions (
     id INTEGER PRIMARY KEY,
@@ -49,7 +53,9 @@ CREATE TABLE decisions (
     time TEXT NOT NULL,
     predicted INTEGER REFERENCES classes (id),
     undone TEXT,
-    mark TEXT CHECK (mark IN ('none', 'skip'))
+    mark TEXT CHECK (mark IN ('none', 'skip', 'conflict')),
+    person TEXT NOT NULL,
+    aside INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX decisions_by_item ON decisions (item, id);
 """
@@ -63,28 +69,43 @@ CREATE TABLE model_labels (
     confidence REAL NOT NULL, margin REAL NOT NULL, time TEXT NOT NULL
 ) STRICT;
 """
-FROM_VERSION_1 = f"""
+FROM_VERSION = {  # what decisions of former versions lack
+    version: f"""
 DROP INDEX decisions_by_item;
-ALTER TABLE decisions RENAME TO decisions_1;
+ALTER TABLE decisions RENAME TO decisions_before;
 {DECISIONS}
-INSERT INTO decisions SELECT *, NULL FROM decisions_1;
-DROP TABLE decisions_1;
+INSERT INTO decisions SELECT *, {lacking} FROM decisions_before;
+DROP TABLE decisions_before;
 """
+    for version, lacking in {1: "NULL, '', 0", 2: "'', 0"}.items()
+}
 CURRENT = """
-SELECT items.name, classes.name, origin, time, mark FROM decisions
+SELECT items.name, classes.name, origin, time, mark, person FROM decisions
 JOIN items ON items.id = item LEFT JOIN classes ON classes.id = class
-WHERE decisions.id IN (SELECT max(id) FROM decisions WHERE undone IS NULL GROUP BY item)
+WHERE decisions.id IN
+    (SELECT max(id) FROM decisions WHERE undone IS NULL AND NOT aside GROUP BY item)
+"""
+# A conflict is nobody's opinion, and a file that nobody gave is no person.
+OPINIONS = """
+SELECT items.name, person, classes.name, mark, origin FROM decisions
+JOIN items ON items.id = item LEFT JOIN classes ON classes.id = class
+WHERE decisions.id IN
+    (SELECT max(id) FROM decisions WHERE undone IS NULL AND mark IS NOT 'conflict'
+     AND origin != 'model' AND (origin != 'import' OR person != '') GROUP BY item, person)
+ORDER BY item, person
 """
 ALL = """
-SELECT batch, time, undone, items.name, classes.name, origin, mark, guesses.name FROM decisions
-LEFT JOIN items ON items.id = item LEFT JOIN classes ON classes.id = class
+SELECT batch, time, undone, items.name, classes.name, origin, mark, guesses.name, person, aside
+FROM decisions LEFT JOIN items ON items.id = item LEFT JOIN classes ON classes.id = class
 LEFT JOIN classes AS guesses ON guesses.id = predicted ORDER BY decisions.id
 """
 # Imports are not undone. The second is undone, and no later batch is valid.
-TO_UNDO = "SELECT max(batch) FROM decisions WHERE undone IS NULL AND origin != 'import'"
+TO_UNDO = (
+    "SELECT max(batch) FROM decisions WHERE undone IS NULL AND origin != 'import' AND NOT aside"
+)
 TO_REDO = f"""
 SELECT min(batch) FROM decisions
-WHERE undone IS NOT NULL AND origin != 'import' AND batch > coalesce(({TO_UNDO}), 0)
+WHERE undone IS NOT NULL AND origin != 'import' AND NOT aside AND batch > coalesce(({TO_UNDO}), 0)
 """
 
 
@@ -94,6 +115,14 @@ class GivenLabel(NamedTuple):
     label: str
     origin: str  # "person", "import", "confirmed" (one of many at once), or "model"
     time: str = ""  # ISO 8601, UTC
+
+
+class Standing(NamedTuple):
+    """What the journal says of items now, by name."""
+
+    labels: dict[str, GivenLabel]
+    marks: dict[str, str]  # "none", "skip" or "conflict"
+    people: dict[str, str]  # who decided, where the person has a name
 
 
 class ModelLabel(NamedTuple):
@@ -112,6 +141,17 @@ class Batch(NamedTuple):
     labels: list[str]  # the different ones
     origin: str
     mark: str | None
+    person: str
+
+
+class Record(NamedTuple):
+    """A decision as it is kept; a later one has a larger place."""
+
+    place: int
+    batch: int
+    time: str
+    undone: str | None
+    decision: Decision
 
 
 class Journal:
@@ -136,11 +176,7 @@ class Journal:
             db.execute("PRAGMA synchronous = FULL")
             db.execute("PRAGMA foreign_keys = ON")
             if fresh or version < VERSION:
-                with _transaction(db):
-                    for statement in (SCHEMA if fresh else FROM_VERSION_1).split(";\n"):
-                        db.execute(statement)
-                    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-                    db.execute(f"PRAGMA user_version = {VERSION}")
+                _bring_up(db, SCHEMA if fresh else FROM_VERSION[version])
             copied = self.copy.read()
             known = self._compare(db, copied)
             if known == copied and copied.damaged_line is None:
@@ -165,11 +201,14 @@ class Journal:
             db = self._open("immutable=1")
         try:
             fresh, version = self._identify(db)
-            if version < VERSION:
-                db.close()
-                return self._connect(write=True)  # carries it over
             if fresh:
                 raise self._damaged("it is empty")
+            if version < VERSION:  # carried over in memory: who only reads changes nothing
+                kept = db
+                db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+                kept.backup(db)
+                kept.close()
+                _bring_up(db, FROM_VERSION[version])
             self._compare(db, copied)
         except BaseException:
             db.close()
@@ -209,7 +248,8 @@ class Journal:
         about = {key: value for key, value in _ask(db, "SELECT * FROM about") if key in COPIED}
         known = Copied([about] if about else [], digest=copied.digest)
         for batch, time, undone, *decision in _ask(db, ALL):
-            known.batches.setdefault(batch, (time, []))[1].append(Decision(*decision))
+            made = _decision(decision)
+            known.batches.setdefault(batch, (time, []))[1].append(made)
             if undone is not None:
                 known.undone[batch] = undone
         for batch, decisions in copied.batches.items():
@@ -294,13 +334,14 @@ class Journal:
             [(label,) for label in dict.fromkeys(used) if label is not None],
         )
         self._db.executemany(
-            "INSERT INTO decisions (batch, item, class, origin, time, predicted, mark, undone) "
+            "INSERT INTO decisions "
+            "(batch, item, class, origin, time, predicted, mark, undone, person, aside) "
             "VALUES (?, (SELECT id FROM items WHERE name = ?), "
             "(SELECT id FROM classes WHERE name = ?), ?, ?, "
-            "(SELECT id FROM classes WHERE name = ?), ?, ?)",
+            "(SELECT id FROM classes WHERE name = ?), ?, ?, ?, ?)",
             [
-                (batch, each.item, each.label, each.origin, time, each.predicted, each.mark, undone)
-                for each in decisions
+                (batch, item, label, origin, time, predicted, mark, undone, person, aside)
+                for item, label, origin, mark, predicted, person, aside in decisions
             ],
         )
 
@@ -359,6 +400,7 @@ class Journal:
         origin: str,
         predicted: Mapping[str, str] | None = None,
         mark: str | None = None,
+        people: Mapping[str, str] | None = None,
     ) -> None:
         """Give labels to items (None removes a label), as one batch.
 
@@ -368,11 +410,12 @@ class Journal:
             predicted: What the model had predicted, by item name, to count later how often it was
                 right.
             mark: "none" for items of no class, "skip" for items that the person cannot tell.
+            people: Who decided, by item name.
         """
-        predicted = predicted or {}
+        predicted, people = predicted or {}, people or {}
         self._decide(
             [
-                Decision(name, label, origin, mark, predicted.get(name))
+                Decision(name, label, origin, mark, predicted.get(name), people.get(name, ""))
                 for name, label in labels.items()
             ]
         )
@@ -380,16 +423,57 @@ class Journal:
     def relabel(self, old: str, new: str | None) -> list[str]:
         """Give all items of one class another label, or none, as one batch; returns their names.
 
-        An imported label becomes the person's; labels confirmed at once stay what they are.
+        An imported label becomes a person's; labels confirmed at once stay what they are. What
+        others decided about an item is renamed too: it is the same class under another name.
         """
-        current = {name: each for name, each in self.current.items() if each.label == old}
-        self._decide(
-            [
-                Decision(name, new, PERSON if each.origin == IMPORT else each.origin, None, None)
-                for name, each in current.items()
-            ]
-        )
+        standing = self.standing
+        current = {name: each for name, each in standing.labels.items() if each.label == old}
+        aside = [
+            Decision(name, new, origin, None, None, person, aside=True)
+            for name, person, label, _, origin in self._ask(OPINIONS)
+            if label == old and (name not in current or standing.people.get(name, "") != person)
+        ]
+        own = [
+            Decision(
+                name,
+                new,
+                PERSON if each.origin == IMPORT else each.origin,
+                None,
+                None,
+                standing.people.get(name, ""),
+            )
+            for name, each in current.items()
+        ]
+        self._decide([*aside, *own])
         return list(current)
+
+    @property
+    def records(self) -> list[Record]:
+        """Every decision ever made, those undone included, in order."""
+        return [
+            Record(place, batch, time, undone, _decision(decision))
+            for place, (batch, time, undone, *decision) in enumerate(self._ask(ALL))
+        ]
+
+    def take_over(
+        self,
+        batches: Iterable[tuple[str, str | None, Sequence[Decision]]],
+        decisions: Sequence[Decision],
+    ) -> None:
+        """Keep batches of another journal aside, and make decisions that follow from them.
+
+        Args:
+            batches: Time, time at which it was undone, and decisions of each.
+            decisions: One batch, which can be undone.
+        """
+        with self._change():
+            ((number,),) = self._ask("SELECT coalesce(max(batch), 0) FROM decisions")
+            for time, undone, others in batches:
+                number += 1
+                self._insert(number, time, [each._replace(aside=True) for each in others], undone)
+            if decisions:
+                self._insert(number + 1, _now(), decisions)
+            self.copy.rewrite(_changes(self._compare(self._db, Copied())))
 
     def _decide(self, decisions: Sequence[Decision]) -> None:
         if not decisions:
@@ -415,12 +499,14 @@ class Journal:
         if number is None:
             return None
         rows = self._ask(
-            "SELECT classes.name, origin, mark FROM decisions "
-            "LEFT JOIN classes ON classes.id = class WHERE batch = ?",
+            "SELECT classes.name, origin, mark, person FROM decisions "
+            "LEFT JOIN classes ON classes.id = class WHERE batch = ? AND NOT aside",
             number,
         )
         labels = list(dict.fromkeys(label for label, *_ in rows if label is not None))
-        return Batch(number, len(rows), labels, *rows[0][1:])
+        _, *columns = zip(*rows, strict=True)
+        origin, mark, person = (each[0] if len(set(each)) == 1 else "" for each in columns)
+        return Batch(number, len(rows), labels, origin, mark or None, person)
 
     def undo(self, batch: int | None = None) -> list[str]:
         """Undo the last batch of a person's decisions, and return the names of its items.
@@ -447,28 +533,45 @@ class Journal:
         return [name for (name,) in names]
 
     @property
+    def standing(self) -> Standing:
+        """Labels, marks and who decided, of every item that was decided."""
+        found = Standing({}, {}, {})
+        for name, label, origin, time, mark, person in self._ask(CURRENT):
+            if label is not None:
+                found.labels[name] = GivenLabel(label, origin, time)
+            if mark is not None:
+                found.marks[name] = mark
+            if person and (label is not None or mark is not None):
+                found.people[name] = person
+        return found
+
+    @property
     def current(self) -> dict[str, GivenLabel]:
         """The label of every item that has one, by name."""
-        return {
-            name: GivenLabel(label, origin, time)
-            for name, label, origin, time, _ in self._ask(CURRENT)
-            if label is not None
-        }
+        return self.standing.labels
 
     @property
     def marks(self) -> dict[str, str]:
-        """The mark of every item that has one, "none" or "skip", by name."""
-        return {name: mark for name, *_, mark in self._ask(CURRENT) if mark is not None}
+        """The mark of every item that has one, "none", "skip" or "conflict", by name."""
+        return self.standing.marks
 
-    def history(self, name: str) -> list[dict[str, str | None]]:
+    @property
+    def opinions(self) -> dict[str, dict[str, tuple[str | None, str | None]]]:
+        """What each person decided last about each item: label and mark, by item and person."""
+        found: dict[str, dict[str, tuple[str | None, str | None]]] = {}
+        for name, person, label, mark, _ in self._ask(OPINIONS):
+            found.setdefault(name, {})[person] = (label, mark)
+        return found
+
+    def history(self, name: str) -> list[dict[str, Any]]:
         """Every decision about an item, the oldest first."""
         rows = self._ask(
-            "SELECT classes.name, origin, time, undone, mark FROM decisions "
+            "SELECT classes.name, origin, time, undone, mark, person, aside FROM decisions "
             "JOIN items ON items.id = item LEFT JOIN classes ON classes.id = class "
             "WHERE items.name = ? ORDER BY decisions.id",
             name,
         )
-        keys = ("label", "origin", "time", "undone", "mark")
+        keys = ("label", "origin", "time", "undone", "mark", "person", "aside")
         return [dict(zip(keys, row, strict=True)) for row in rows]
 
     def keep_model_labels(self, labels: Iterable[tuple[str, ModelLabel]]) -> None:
@@ -509,8 +612,23 @@ def _transaction(db: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
+def _bring_up(db: sqlite3.Connection, statements: str) -> None:
+    """Make the tables of this version."""
+    with _transaction(db):
+        for statement in statements.split(";\n"):
+            db.execute(statement)
+        db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        db.execute(f"PRAGMA user_version = {VERSION}")
+
+
 def _ask(db: sqlite3.Connection, query: str, *values: object) -> list[Any]:
     return db.execute(query, values).fetchall()
+
+
+def _decision(values: Sequence[Any]) -> Decision:
+    """A decision from the last columns of `ALL`."""
+    *others, aside = values
+    return Decision(*others)._replace(aside=bool(aside))
 
 
 def _changes(known: Copied) -> Iterator[Change]:

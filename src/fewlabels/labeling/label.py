@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from fewlabels.data.bursts import check_seconds
 from fewlabels.features.extraction import Progress
 from fewlabels.features.store import FeatureStore
 from fewlabels.io.files import check_apart, check_suffix, check_writable
@@ -24,6 +25,7 @@ from fewlabels.labeling.outputs import (
 )
 from fewlabels.labeling.predict import check_model, save_model
 from fewlabels.labeling.report import write_report
+from fewlabels.labeling.subclasses import check_separator
 
 
 def label_folder(
@@ -37,6 +39,8 @@ def label_folder(
     abstain: float = 0.0,
     accuracy: float | None = None,
     none_of_these: bool = True,
+    burst: float = 0.0,
+    sub_classes: str = "",
     truth: str | Path | None = None,
     class_from: str = DEEPEST,
     columns: Mapping[str, str] | None = None,
@@ -71,6 +75,10 @@ def label_folder(
         accuracy: Instead of `abstain`: as many labels are left out as it takes for this fraction of
             the others to be right, as expected from your own labels.
         none_of_these: Whether to compute the probability that an image belongs to no class.
+        burst: Photographs that a camera took at most so many seconds after one another, by their
+            EXIF times, get one label; 0 for none.
+        sub_classes: What stands between class and sub-class, such as "/" in "animal/dog". Where the
+            sub-class is doubtful and the class is sure, the label is the class; folders are nested.
         truth: True labels to compare with: a CSV file, or "folders" for the sub-folders.
         class_from: Which sub-folder names the class: "deepest"; "path" for all of them, as in
             "animal/dog"; or the number of a level, "1" for the first. Folders of cameras (DCIM,
@@ -114,6 +122,8 @@ def label_folder(
     truth = None if truth is None else str(truth)
     check_method(method, settings)
     check_abstain(abstain, accuracy)
+    check_seconds(burst)
+    check_separator(sub_classes)
     named.check_backbone(backbone)
     if output is not None:
         check_table(output)
@@ -166,6 +176,8 @@ def label_folder(
         abstain=abstain,
         accuracy=accuracy,
         none_of_these=none_of_these,
+        burst=burst,
+        sub_classes=sub_classes,
     )
     report_progress(Progress("label", n_items, n_items))
 
@@ -185,7 +197,9 @@ def label_folder(
         if folder is None:
             continue
         link = argument == "link_to"
-        if n_others := file_into_folders(folder, outcome.rows, inputs.collection, link=link):
+        if n_others := file_into_folders(
+            folder, outcome.rows, inputs.collection, link=link, sub_classes=sub_classes
+        ):
             remarks.append(
                 f"{folder} holds {n_others:,} other files, perhaps of an earlier run: "
                 "nothing was removed."

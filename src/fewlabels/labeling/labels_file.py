@@ -17,7 +17,7 @@ from fewlabels.labeling.journal import IMPORT, MODEL, PERSON
 
 NAME_COLUMNS = ("path", "file_name", "filename", "file", "image", "name")
 LABEL_COLUMNS = ("label", "class", "category")
-OWN_COLUMNS = ("origin", "confidence", "none_of_these", "guess")  # of files that fewlabels wrote
+OWN_COLUMNS = ("origin", "confidence", "none_of_these", "guess", "person")  # that fewlabels wrote
 FOLDERS = "folders"  # as true labels: the names of the sub-folders
 SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods", ".numbers")
 NONE_FOLDER = "none of these"  # of images that a person, or most probably the model, gave no class
@@ -33,16 +33,17 @@ LONGEST_LABEL = 200  # characters: labels become folder names, which may have 25
 
 
 class LabelsRead(NamedTuple):
-    """Labels by item name, and remarks for the person."""
+    """Labels by item name, remarks for the person, and who gave them where a column tells."""
 
     labels: dict[str, str]
     remarks: tuple[str, ...] = ()
+    people: Mapping[str, str] = {}
 
 
 class LabelsWritten(NamedTuple):
-    """Label, origin, confidence and probability of no class by item name; and remarks."""
+    """Label, origin, confidence, probability of no class and person by item name; and remarks."""
 
-    labels: dict[str, tuple[str, str, float, float]]
+    labels: dict[str, tuple[str, str, float, float, str]]
     remarks: tuple[str, ...] = ()
 
 
@@ -59,7 +60,7 @@ def read_label_rows(path: Path, names: Sequence[str], *, root: Path | None = Non
         root: The folder of the items.
     """
     lookup = Lookup(names, root, beside=path.parent)
-    found: dict[str, tuple[str, str, float, float]] = {}
+    found: dict[str, tuple[str, str, float, float, str]] = {}
     unknown = []
     for row in _read_rows(path):
         where = f"{path}, line {row.line}: "
@@ -68,7 +69,7 @@ def read_label_rows(path: Path, names: Sequence[str], *, root: Path | None = Non
         if name is None:
             unknown.append(row.path)
         elif row.is_corrected:
-            found[name] = (label, IMPORT, 1.0, 0.0)
+            found[name] = (label, IMPORT, 1.0, 0.0, "")
         elif label or row.origin == PERSON:
             if name in found and found[name][0] != label:
                 raise InputError(
@@ -77,7 +78,7 @@ def read_label_rows(path: Path, names: Sequence[str], *, root: Path | None = Non
                 )
             confidence = _number(row.confidence or "1", where)
             none = _number(row.none_of_these or "0", where)
-            found[name] = (label, row.origin or IMPORT, confidence, none)
+            found[name] = (label, row.origin or IMPORT, confidence, none, row.person)
     return LabelsWritten(found, _remark_unknown(path, unknown, names, refuse=not found))
 
 
@@ -119,6 +120,7 @@ def read_labels(path: Path, names: Sequence[str], *, root: Path | None = None) -
     """
     lookup = Lookup(names, root, beside=path.parent)
     first: dict[str, tuple[int, str]] = {}  # item: line and label
+    people: dict[str, str] = {}
     unknown, contrary, again, predicted, n_corrected = [], [], [], [], 0
     for row in _read_rows(path):
         line, written = row.line, row.path
@@ -134,6 +136,8 @@ def read_labels(path: Path, names: Sequence[str], *, root: Path | None = None) -
             continue
         elif name not in first:
             first[name] = (line, label)
+            if row.person:
+                people[name] = check_label(unescape_formula(row.person), where=f"{path}: ")
         elif first[name][1] == label:
             again.append(line)
         else:
@@ -159,7 +163,8 @@ def read_labels(path: Path, names: Sequence[str], *, root: Path | None = None) -
             f"{path}: {count(len(again), 'label')} given twice "
             f"(line {listing(again, most=MOST_SHOWN)})."
         )
-    return LabelsRead({name: label for name, (_, label) in first.items()}, tuple(remarks))
+    found = {name: label for name, (_, label) in first.items()}
+    return LabelsRead(found, tuple(remarks), people)
 
 
 def check_class_from(class_from: str) -> None:
@@ -390,6 +395,7 @@ class _Row(NamedTuple):
     confidence: str
     none_of_these: str
     guess: str
+    person: str
 
     @property
     def is_corrected(self) -> bool:

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from fewlabels.confidence.calibration import coverage_at_accuracy
+from fewlabels.data.bursts import check_seconds, find_bursts
 from fewlabels.errors import InputError
 from fewlabels.fitting import Rows
 from fewlabels.io.words import count, listing, percent
@@ -37,6 +38,7 @@ from fewlabels.labeling.inputs import Inputs
 from fewlabels.labeling.journal import MODEL, NONE
 from fewlabels.labeling.labels_file import check_enough
 from fewlabels.labeling.outputs import LabelRow, check_abstain, make_rows
+from fewlabels.labeling.subclasses import check_separator
 from fewlabels.labeling.suggestions import (
     LIMITS,
     advise,
@@ -193,7 +195,7 @@ class Outcome:
         rows = [
             row
             for row, true in self._predicted(truth).items()
-            if true in place and self.rows[row].label
+            if true in place and self.rows[row].label == self.class_names[self.answer.labels[row]]
         ]
         if not rows:
             return None
@@ -211,7 +213,8 @@ class Outcome:
         predicted, named = self._predicted(truth), set(self.class_names)
         others = Counter(true for true in predicted.values() if true not in named)
         n_left_out = sum(
-            true in named and not self.rows[row].origin for row, true in predicted.items()
+            true in named and self.rows[row].label != self.class_names[self.answer.labels[row]]
+            for row, true in predicted.items()
         )
         return Unscored(n_left_out, dict(sorted(others.items())))
 
@@ -308,6 +311,8 @@ def label_inputs(
     abstain: float = 0.0,
     accuracy: float | None = None,
     none_of_these: bool = True,
+    burst: float = 0.0,
+    sub_classes: str = "",
 ) -> Outcome:
     """Labels for all items.
 
@@ -319,9 +324,14 @@ def label_inputs(
         accuracy: Instead of `abstain`: the smallest confidence is chosen with which this fraction
             of the labels that are kept is expected to be right.
         none_of_these: Whether to compute the probability of belonging to none of the classes.
+        burst: Photographs that a camera took at most so many seconds after one another get one
+            label, by the mean of their probabilities; 0 for none.
+        sub_classes: What stands between class and sub-class, as in `make_rows`.
     """
     collection, labels = inputs.collection, inputs.labels
     check_abstain(abstain, accuracy)
+    check_seconds(burst)
+    check_separator(sub_classes)
     remarks = check_enough(labels, len(collection))
     if accuracy is not None and max(Counter(labels.values()).values()) < 2:
         raise InputError(
@@ -343,6 +353,10 @@ def label_inputs(
         answer = solving.result()
         wrong = find_contradictions(answer, numbers, least=LIMITS.contradicted)
         right = compare_hidden(vectors, numbers, answer, tuple(RIVALS)) if estimate else {}
+    if burst and collection.images is not None:
+        groups = find_bursts(collection.images.paths, seconds=burst)
+        answer = answer.together(groups)
+        remarks = (*remarks, describe_bursts(groups, burst))
     listed = collection.names[: inputs.n_listed]
     if accuracy is not None:
         unknown = numbers[: inputs.n_listed] < 0
@@ -366,6 +380,8 @@ def label_inputs(
             abstain=abstain,
             looks_like=looks_like,
             marks=inputs.marks,
+            people=inputs.people,
+            sub_classes=sub_classes,
         ),
         estimate,
         wrong,
@@ -414,6 +430,22 @@ def remark_similar(alike: NDArray[np.int64], names: Sequence[str]) -> list[str]:
         f"{names[other]}. Where labels come in such groups, they are hidden together, so that the "
         "estimate of accuracy is not too high."
     ]
+
+
+def describe_bursts(groups: NDArray[np.int64], seconds: float) -> str:
+    """One line: how many photographs were labelled together, from the burst of each, (N,).
+
+    >>> describe_bursts(np.array([0, 0, 0, 3, 4, 4]), 3)
+    '5 photographs of 2 bursts (at most 3 seconds apart) were labelled together.'
+    """
+    sizes = np.bincount(groups)
+    n, n_bursts = int(sizes[sizes > 1].sum()), int((sizes > 1).sum())
+    if not n:
+        return f"No two photographs of a camera were taken at most {seconds:g} seconds apart."
+    return (
+        f"{count(n, 'photograph')} of {count(n_bursts, 'burst')} (at most {seconds:g} seconds "
+        "apart) were labelled together."
+    )
 
 
 def describe_threshold(accuracy: float, threshold: float, kept: float) -> str:

@@ -26,6 +26,8 @@ from fewlabels.labeling.answer import Answer
 from fewlabels.labeling.collection import Collection
 from fewlabels.labeling.journal import MODEL, PERSON, GivenLabel
 from fewlabels.labeling.journal import NONE as NO_CLASS
+from fewlabels.labeling.subclasses import Tree, check_separator, split_label
+from fewlabels.labeling.suggestions import LIMITS
 
 UNKNOWN_FOLDER = "unlabelled"  # of images that the model left without a label
 FORBIDDEN = re.compile(r'[<>:"/\\|?*\x00-\x1f]')  # in file names on Windows, the strictest system
@@ -55,6 +57,7 @@ class LabelRow(NamedTuple):
     # The model's label, kept where it is left out as too doubtful. A label that is not the guess
     # beside it was corrected by a person: `read_labels` uses it.
     guess: str = ""
+    person: str = ""  # who decided, where the person has a name
 
 
 def check_abstain(abstain: float, accuracy: float | None = None) -> None:
@@ -81,6 +84,8 @@ def make_rows(
     abstain: float = 0.0,
     looks_like: Mapping[str, str] | None = None,
     marks: Mapping[str, str] | None = None,
+    people: Mapping[str, str] | None = None,
+    sub_classes: str = "",
 ) -> list[LabelRow]:
     """The rows of all items, in their order.
 
@@ -92,7 +97,12 @@ def make_rows(
         abstain: Confidence below which the model's label is left out.
         looks_like: By name, the class that the model sees where it contradicts a given label.
         marks: By name, "none" for items that a person said belong to no class: they get no label.
+        people: Who decided, by name.
+        sub_classes: What stands between class and sub-class. Where the sub-class is doubtful and
+            the class above it is sure (0.8, or `abstain`), the label is that class.
     """
+    people = people or {}
+    tree = Tree(class_names, sub_classes) if sub_classes else None
     check_abstain(abstain)
     order, top = (None, None) if answer is None else answer.top_two
     rows = []
@@ -100,15 +110,24 @@ def make_rows(
         if name in given:
             label, origin, _ = given[name]
             other = (looks_like or {}).get(name, "")
-            rows.append(LabelRow(name, label, 1.0, "", 1.0, origin, other))
+            person = people.get(name, "")
+            rows.append(LabelRow(name, label, 1.0, "", 1.0, origin, other, person=person))
         elif (marks or {}).get(name) == NO_CLASS:
-            rows.append(LabelRow(name, "", 1.0, "", 1.0, PERSON))
+            person = people.get(name, "")
+            rows.append(LabelRow(name, "", 1.0, "", 1.0, PERSON, person=person))
         elif order is None or top is None:
             rows.append(LabelRow(name, "", 0.0, "", 0.0, ""))
         else:
             first, second = (class_names[number] for number in order[row])
             confidence, margin = float(top[row, 0]), float(top[row, 0]) - float(top[row, 1])
             kept = confidence >= abstain
+            sure_from = abstain or LIMITS.doubtful
+            if tree is not None and answer is not None and confidence < sure_from:
+                found = tree.find(answer.probabilities[row], sure_from)
+                if found is not None:
+                    second = second if found.label == first else first
+                    first, confidence, margin = found
+                    kept = True
             rows.append(
                 LabelRow(
                     name,
@@ -255,16 +274,23 @@ def _task(row: LabelRow, prefix: str) -> dict[str, Any]:
 
 
 def file_into_folders(
-    folder: Path, rows: Sequence[LabelRow], collection: Collection, *, link: bool
+    folder: Path,
+    rows: Sequence[LabelRow],
+    collection: Collection,
+    *,
+    link: bool,
+    sub_classes: str = "",
 ) -> int:
     """Copy or link every image into a folder of its class; returns the number of other files there.
+
+    With `sub_classes`, the folder of a sub-class is in that of its class.
 
     An image that is there already under the same name is left alone. Nothing is overwritten or
     removed: 'a/1.jpg' and 'b/1.jpg' become '1.jpg' and '1-2.jpg'.
     """
     check_class_folders("link_to" if link else "copy_to", folder, collection.root)
     place: Callable[[Path, Path], object] = _link if link else copy_file
-    folders = folder_names({row.label for row in rows if row.label})
+    folders = folder_names({row.label for row in rows if row.label}, sub_classes)
     filed: set[Path] = set()
     for row, item in enumerate(rows):
         source = collection.path(row)
@@ -279,13 +305,13 @@ def file_into_folders(
         except OSError as error:
             raise unwritable(target, error) from error
         filed.add(target)
-    class_folders = [each for each in folder.iterdir() if each.is_dir()]
+    class_folders = [each for each in folder.rglob("*") if each.is_dir() and not each.is_symlink()]
     for each in class_folders:
         remove_temporaries(each)  # of a killed run
     if link and collection.root is not None:
         remember_links(folder, collection.root)
     inside = [path for each in class_folders for path in each.iterdir()]
-    return sum(path not in filed for path in inside)
+    return sum(path not in filed and path not in class_folders for path in inside)
 
 
 def check_class_folders(argument: str, folder: Path, root: Path | None) -> None:
@@ -328,12 +354,21 @@ def _is_same(one: Path, other: Path) -> bool:
     return one.stat().st_size == other.stat().st_size and one.read_bytes() == other.read_bytes()
 
 
-def folder_names(labels: set[str]) -> dict[str, str]:
+def folder_names(labels: set[str], sub_classes: str = "") -> dict[str, str]:
     """A folder name for each label: allowed on every system, and unique even without case.
+
+    Args:
+        labels: Of the items.
+        sub_classes: What stands between class and sub-class: the folder of a sub-class is in that
+            of its class.
 
     >>> folder_names({"a/b", "A_B"})
     {'A_B': 'A_B', 'a/b': 'a_b-2'}
+    >>> folder_names({"pet: dog", "pet", "car"}, ":")
+    {'car': 'car', 'pet': 'pet', 'pet: dog': 'pet/dog'}
     """
+    if sub_classes:
+        return _nested_names(labels, sub_classes)
     names: dict[str, str] = {}
     taken = {UNKNOWN_FOLDER}
     for label in sorted(labels):
@@ -347,3 +382,16 @@ def folder_names(labels: set[str]) -> dict[str, str]:
         taken.add(name.lower())
         names[label] = name
     return names
+
+
+def _nested_names(labels: set[str], separator: str) -> dict[str, str]:
+    check_separator(separator)
+    levels = {label: tuple(split_label(label, separator)) for label in sorted(labels)}
+    paths = {path[:depth] for path in levels.values() for depth in range(1, len(path) + 1)}
+    names: dict[tuple[str, ...], str] = {(): ""}
+    for path in sorted(paths, key=lambda each: (len(each), each)):
+        if path not in names:
+            beside = {each for each in paths if each[:-1] == path[:-1]}
+            for last, name in folder_names({each[-1] for each in beside}).items():
+                names[(*path[:-1], last)] = f"{names[path[:-1]]}/{name}".lstrip("/")
+    return {label: names[path] for label, path in levels.items()}

@@ -5,13 +5,15 @@ The file is a `Fitted`; its header also names the backbone and the provenance of
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
+from fewlabels.backbones.encoder import Encoder
 from fewlabels.data import ImageSet, Problem, read_images
 from fewlabels.data.listing import SUFFIXES, is_unreadable, remark_unreadable
 from fewlabels.data.sources import ImageFile, ImageSource
@@ -22,8 +24,10 @@ from fewlabels.fitting import Fitted
 from fewlabels.io.files import check_suffix, check_writable
 from fewlabels.labeling.answer import Answer
 from fewlabels.labeling.collection import Collection, Extraction, remark_problems
-from fewlabels.labeling.outcome import Outcome
+from fewlabels.labeling.inputs import read_inputs
+from fewlabels.labeling.outcome import Outcome, label_inputs
 from fewlabels.labeling.outputs import LabelRow, check_abstain, make_rows
+from fewlabels.labeling.project import is_project
 
 
 def check_model(path: Path) -> None:
@@ -43,13 +47,91 @@ def save_model(path: Path, outcome: Outcome) -> None:
     replace(fitted, class_names=outcome.class_names).save(path, about=about)
 
 
-def _make_rows(
-    fitted: Fitted, names: Sequence[str], features: NDArray[np.floating[Any]], abstain: float
-) -> list[LabelRow]:
-    """Labels of new vectors as rows."""
-    x = np.asarray(features, dtype=np.float32)
-    answer = Answer(fitted.predict_proba(x))
-    return make_rows(names, fitted.class_names, answer, {}, abstain=abstain)
+@dataclass(frozen=True)
+class LoadedExtraction(Extraction):
+    """An extraction whose networks are in memory: for many small sets of images."""
+
+    ready: tuple[Encoder, ...] = ()
+
+    def encoders(self) -> list[Encoder]:
+        """The networks."""
+        return list(self.ready)
+
+
+@dataclass(frozen=True, eq=False)
+class Predictor:
+    """What was learned, ready to label later images one by one."""
+
+    fitted: Fitted
+    backbone: str  # "" if it was made from features
+    weights: str  # digest of the backbone's weights, "" where it is not known
+    source: str  # in messages
+    device: str = "auto"
+
+    @classmethod
+    def load(cls, source: str | Path, *, device: str = "auto") -> Self:
+        """From a file that `save_model` wrote, or from a project as it is now."""
+        source = Path(source)
+        if is_project(source):
+            outcome = label_inputs(read_inputs(source), none_of_these=False)
+            return cls.of(outcome, str(source), device=device)
+        fitted, header = Fitted.load(source)
+        weights = header.get("provenance", {}).get("weights", "")
+        return cls(fitted, header.get("backbone", ""), weights, str(source), device)
+
+    @classmethod
+    def of(cls, outcome: Outcome, source: str, *, device: str = "auto") -> Self:
+        """From the result of a labelling."""
+        fitted, inputs = outcome.answer.fitted, outcome.inputs
+        assert fitted is not None, "`label_inputs` gives a thorough answer"
+        fitted = fitted.renamed(outcome.class_names)
+        weights = inputs.collection.provenance.get("weights", "")
+        return cls(fitted, inputs.backbone, weights, source, device)
+
+    def require_backbone(self, what: object) -> None:
+        """Refuse images where the model was made from features."""
+        if not self.backbone:
+            raise InputError(
+                f"{self.source} was made from features and can only predict features, got {what}."
+            )
+
+    @cached_property
+    def extraction(self) -> Extraction:
+        """How images become features; the networks are loaded once."""
+        how = Extraction(self.backbone, self.device, store=FeatureStore())
+        ready = tuple(how.encoders())
+        weights = "+".join(encoder.weights_digest for encoder in ready)
+        if self.weights and self.weights != weights:
+            raise InputError(
+                f"{self.backbone} has other weights here ({weights[:8]}…) than when {self.source} "
+                f"was made ({self.weights[:8]}…). Make the model again with `fewlabels label`."
+            )
+        return LoadedExtraction(self.backbone, self.device, store=how.store, ready=ready)
+
+    def label_features(
+        self, names: Sequence[str], features: ArrayLike, *, abstain: float = 0.0
+    ) -> list[LabelRow]:
+        """Labels of vectors, (N, D), as rows."""
+        answer = Answer(self.fitted.predict_proba(features))
+        return make_rows(names, self.fitted.class_names, answer, {}, abstain=abstain)
+
+    def label_images(
+        self, images: ImageSet, *, abstain: float = 0.0, keep: bool = True
+    ) -> tuple[list[LabelRow], list[str]]:
+        """Labels of the images that can be read, as rows; and remarks about the others.
+
+        Args:
+            images: To label.
+            abstain: Confidence below which a label is left out.
+            keep: Whether features are kept in the store.
+        """
+        check_abstain(abstain)
+        self.require_backbone(images.names[0])
+        extract = self.extraction if keep else replace(self.extraction, store=None)
+        found, warned = extract(images)
+        names = Collection.of_features(found).names
+        x = np.asarray(found.features, dtype=np.float32)
+        return self.label_features(names, x, abstain=abstain), warned
 
 
 def predict_images(
@@ -58,14 +140,13 @@ def predict_images(
     """Labels of images, folders of images or one file of features, in order; and remarks.
 
     Args:
-        model: A file that `save_model` wrote.
+        model: A file that `save_model` wrote, or a project.
         paths: What to label.
         abstain: Confidence below which the label is left out.
         device: Where the network runs.
     """
     check_abstain(abstain)
-    fitted, header = Fitted.load(model)
-    backbone, provenance = header.get("backbone", ""), header.get("provenance", {})
+    predictor = Predictor.load(model, device=device)
     others = [str(path) for path in paths if path.is_file() and is_unreadable(path.name)]
     paths = [path for path in paths if str(path) not in others]
     if not paths:
@@ -73,22 +154,11 @@ def predict_images(
     if len(paths) == 1 and paths[0].is_file() and paths[0].suffix.lower() not in SUFFIXES:
         features = read_features(paths[0], labels_needed=False)
         names = Collection.of_features(features).names
-        return _make_rows(fitted, names, features.features, abstain), remark_unreadable(others)
-    if not backbone:
-        raise InputError(
-            f"{model} was made from features and can only predict features, got {paths[0]}."
-        )
-    extraction = Extraction(backbone, device, store=FeatureStore())
-    weights = "+".join(encoder.weights_digest for encoder in extraction.encoders())
-    if (known := provenance.get("weights", weights)) != weights:
-        raise InputError(
-            f"{backbone} has other weights here ({weights[:8]}…) than when {model} was "
-            f"made ({known[:8]}…). Make the model again with `fewlabels label`."
-        )
+        x = np.asarray(features.features, dtype=np.float32)
+        return predictor.label_features(names, x, abstain=abstain), remark_unreadable(others)
+    predictor.require_backbone(paths[0])
     images = _gather(paths)
-    found, warned = extraction(images)
-    names = Collection.of_features(found).names
-    rows = _make_rows(fitted, names, found.features, abstain)
+    rows, warned = predictor.label_images(images, abstain=abstain)
     unreadable = remark_unreadable([*others, *images.others])
     return rows, [*unreadable, *remark_problems(images), *warned]
 

@@ -25,7 +25,7 @@ from fewlabels.io.locks import try_lock
 from fewlabels.io.stamps import Stamp
 from fewlabels.io.words import count
 from fewlabels.labeling.collection import Collection, Extraction
-from fewlabels.labeling.journal import COPY, IMPORT, GivenLabel, Journal
+from fewlabels.labeling.journal import COPY, IMPORT, Journal, Standing
 from fewlabels.labeling.moved import UNREAD, Moved, add_digests, file_stamp, find_moved, rename_rows
 from fewlabels.labeling.text_copy import read_copy
 
@@ -63,6 +63,7 @@ class Project:
         backbone: str = "",
         stamps: Mapping[str, str] | None = None,
         labels: Mapping[str, str] | None = None,
+        people: Mapping[str, str] | None = None,
     ) -> Self:
         """Begin a project, open for writing.
 
@@ -77,6 +78,7 @@ class Project:
             backbone: Name of the backbone, to compute features of images that are added later.
             stamps: Of the images before their features were computed; the present ones if left out.
             labels: To import, by item name.
+            people: Who gave them, by item name.
         """
         check_place(folder, root)
         if stamps is None:
@@ -87,7 +89,7 @@ class Project:
             with cls(made, write=True) as project:
                 project.journal.describe(about)
                 project.keep_features(features, stamps)
-                project.import_labels(labels or {})
+                project.import_labels(labels or {}, people)
             with suppress(FileNotFoundError):
                 folder.rmdir()  # it is empty
             made.rename(folder)
@@ -262,18 +264,25 @@ class Project:
             sync_folder(folder)
         return aside
 
-    def given(self, collection: Collection) -> dict[str, GivenLabel]:
-        """The labels that a person or a file gave to the items of a collection, by name."""
-        current = self.journal.current
-        return {name: current[name] for name in collection.names if name in current}
+    def standing(self, collection: Collection) -> Standing:
+        """Labels, marks and who decided, of the items of a collection."""
+        labels, marks, people = self.journal.standing
+        names = collection.names
+        return Standing(
+            {name: labels[name] for name in names if name in labels},
+            {name: marks[name] for name in names if name in marks},
+            {name: people[name] for name in names if name in people},
+        )
 
-    def marks(self, collection: Collection) -> dict[str, str]:
-        """The marks of the items of a collection, "none" or "skip", by name."""
-        marks = self.journal.marks
-        return {name: marks[name] for name in collection.names if name in marks}
+    def import_labels(
+        self, labels: Mapping[str, str], people: Mapping[str, str] | None = None
+    ) -> "Imported":
+        """Add labels by item name that are new, except where a person decided last.
 
-    def import_labels(self, labels: Mapping[str, str]) -> "Imported":
-        """Add labels by item name that are new, except where a person decided last."""
+        Args:
+            labels: By item name.
+            people: Who decided, by item name, where the file tells.
+        """
         current = self.journal.current
         # Sorted by label: classes are numbered in the order of first use.
         by_label = sorted(labels.items(), key=lambda pair: pair[1])
@@ -284,12 +293,16 @@ class Project:
         }
         new = {name: label for name, label in other.items() if not self._is_decided(name)}
         if new:
-            self.journal.decide(new, origin=IMPORT)
+            self.journal.decide(new, origin=IMPORT, people=people)
         return Imported(len(new), len(other) - len(new))
 
     def _is_decided(self, name: str) -> bool:
         """Whether the last decision about an item is a person's; removing a label is one too."""
-        valid = [each["origin"] for each in self.journal.history(name) if each["undone"] is None]
+        valid = [
+            each["origin"]
+            for each in self.journal.history(name)
+            if each["undone"] is None and not each["aside"]
+        ]
         return bool(valid) and valid[-1] != IMPORT
 
 

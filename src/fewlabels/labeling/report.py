@@ -87,6 +87,7 @@ def build_report(
         "proportions": _proportions(outcome, score),
         "suggested": _suggested(outcome),
         "wrong": _wrong(outcome),
+        "people": _people(outcome),
         "confusion": _pairs(outcome, truth or {})
         + ("" if score is None else _confusion(outcome, score)),
         "reliability": _reliability(outcome, truth or {}),
@@ -213,6 +214,47 @@ def _wrong(outcome: Outcome) -> str:
         given = outcome.class_names[outcome.numbers[row]]
         found.append((row, confidence, f"{outcome.class_names[number]}, not {given}"))
     return _pictures("Labels that may be wrong", note, outcome, found)
+
+
+def _people(outcome: Outcome) -> str:
+    """Who decided, how well each pair agrees, and images that they decided differently."""
+    found = outcome.inputs.agreement
+    if found is None or not found.pairs:
+        return ""
+    people = ", ".join(f"{_text(name)} {n:,}" for name, n in found.n_decided.items())
+    rows = "".join(
+        f'<tr><th scope="row">{_text(pair.first)} and {_text(pair.second)}</th>'
+        f"{_number(f'{pair.n:,}')}{_number(percent(pair.n_same / pair.n))}"
+        f"{_number('–' if pair.kappa is None else f'{pair.kappa:.2f}')}</tr>"
+        for pair in found.pairs
+    )
+    heads = "".join(
+        f'<th scope="col" class="number">{head}</th>'
+        for head in ("decided by both", "equal", "Cohen's kappa")
+    )
+    place = outcome.inputs.collection.rows
+    shown = [each for each in found.disagreements if each.path in place]
+    figures = []
+    for each in shown[:N_SUGGESTED]:
+        said = "<br>".join(
+            f"{_text(person)}: {_text(label)}" for person, label in each.opinions.items()
+        )
+        now = "open" if each.is_open else _text(each.label or "no label")
+        picture = _shown(outcome.inputs.collection, place[each.path])
+        caption = f"<figcaption><b>{now}</b>{said}<br>{_text(each.path)}</figcaption>"
+        figures.append(f'<figure title="{_text(each.path)}">{picture}{caption}</figure>')
+    of = f" {N_SUGGESTED} of {len(shown):,} are shown." if len(shown) > N_SUGGESTED else ""
+    words = (
+        f"{count(len(shown), 'image')} decided differently; the label that counts is in bold.{of}"
+    )
+    return (
+        f'<section><h2>People</h2><p class="note">Images decided: {people}. Kappa is agreement '
+        "beyond chance: 1 is perfect, 0 is chance. It is a fair measure only if nobody saw the "
+        "labels of the other.</p>"
+        f'<table><thead><tr><th scope="col">people</th>{heads}</tr></thead><tbody>{rows}</tbody>'
+        f'</table><p class="note">{words}</p><div class="outliers">{"".join(figures)}</div>'
+        "</section>"
+    )
 
 
 def _pictures(

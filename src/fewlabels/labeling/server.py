@@ -24,11 +24,11 @@ from importlib import resources
 from pathlib import Path as FilePath
 from pathlib import PurePath
 from typing import Annotated, Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, unquote
 
 import torch
 import uvicorn
-from fastapi import Depends, FastAPI, Path, Query, Request, Response
+from fastapi import Depends, FastAPI, Header, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict
 from starlette.background import BackgroundTask
@@ -78,6 +78,8 @@ REVALIDATED = "private, no-cache"  # kept, but asked for again: the file may be 
 Number = Annotated[int, Path(ge=0)]
 Since = Annotated[int | None, Query()]  # the version that the page has
 Key = Annotated[str | None, Query()]  # of the collection that the page has
+# Who decides, percent-encoded: headers are ASCII. The page of each browser keeps its own.
+Person = Annotated[str | None, Header(alias="X-Fewlabels-Person")]
 
 
 class StaleError(FewLabelsError):
@@ -170,6 +172,8 @@ def make_app(session: Session, *, token: str, port: int, host: str = HOST) -> Fa
             "names": collection.names,
             "key": own_key,
             "pictures": collection.images is not None,
+            "person": session.person,
+            "shared": host != HOST,
         }
         return _json({**about, "state": session.to_dict(session.state)})
 
@@ -181,15 +185,17 @@ def make_app(session: Session, *, token: str, port: int, host: str = HOST) -> Fa
         return _json(session.to_dict(now, since))
 
     @app.post("/api/decide", dependencies=by_number)
-    def decide(decision: Decision, since: Since = None) -> Response:
-        state = session.decide(decision.items, decision.label, mark=decision.mark)
+    def decide(decision: Decision, since: Since = None, person: Person = None) -> Response:
+        who = None if person is None else unquote(person)
+        state = session.decide(decision.items, decision.label, mark=decision.mark, person=who)
         return _json(session.to_dict(state, since))
 
     @app.post("/api/confirm", dependencies=by_number)
-    def confirm(confirmed: Confirmed, since: Since = None) -> Response:
+    def confirm(confirmed: Confirmed, since: Since = None, person: Person = None) -> Response:
         pairs = [(item, label) for label, items in confirmed.shown.items() for item in items]
         items, labels = [item for item, _ in pairs], [label for _, label in pairs]
-        state, missing = session.confirm(items, labels)
+        who = None if person is None else unquote(person)
+        state, missing = session.confirm(items, labels, person=who)
         return _json({**session.to_dict(state, since), "missing": missing})
 
     @app.post("/api/relabel", dependencies=by_number)
@@ -214,6 +220,10 @@ def make_app(session: Session, *, token: str, port: int, host: str = HOST) -> Fa
     def similar(item: Number) -> Response:
         rows, cosines = session.similar(item)
         return _json({"rows": rows.tolist(), "similarities": cosines.round(4).tolist()})
+
+    @app.get("/api/burst/{item}", dependencies=by_number)
+    def burst(item: Number) -> Response:
+        return _json({"rows": session.burst(item)})
 
     @app.get("/api/map")
     def map_() -> Response:
@@ -413,6 +423,11 @@ def serve(
     token, port = kept.get(TOKEN) or secrets.token_urlsafe(24), listener.getsockname()[1]
     journal.describe({TOKEN: token, PORT: str(port)})
     app = make_app(session, token=token, port=port, host=host)
+    run_server(app, listener, lambda: on_ready(f"http://{host}:{port}/?token={token}"))
+
+
+def run_server(app: FastAPI, listener: socket.socket, on_ready: Callable[[], None]) -> None:
+    """Answer on a socket until interrupted; `on_ready` is called once the server listens."""
     server = uvicorn.Server(
         uvicorn.Config(
             app,
@@ -426,7 +441,7 @@ def serve(
     )
     raise_limit()
     listener.listen(1024)
-    on_ready(f"http://{host}:{port}/?token={token}")
+    on_ready()
     try:
         server.run(sockets=[listener])
     except KeyboardInterrupt:

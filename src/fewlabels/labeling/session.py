@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fewlabels.data.bursts import find_bursts
 from fewlabels.errors import FewLabelsError, InputError
 from fewlabels.features import read_features
 from fewlabels.features.extraction import Progress
@@ -32,6 +33,7 @@ from fewlabels.labeling.accuracy import (
     estimate_accuracy,
     find_contradictions,
 )
+from fewlabels.labeling.agreement import check_person, find_opinions
 from fewlabels.labeling.answer import (
     DEFAULT_METHOD,
     check_method,
@@ -44,6 +46,7 @@ from fewlabels.labeling.collection import Collection, Extraction, known_names
 from fewlabels.labeling.inputs import identify, read_inputs
 from fewlabels.labeling.journal import (
     CONFIRMED,
+    CONFLICT,
     NONE,
     PERSON,
     SKIP,
@@ -73,6 +76,7 @@ class Session:
         *,
         method: str = DEFAULT_METHOD,
         settings: Mapping[str, str] | None = None,
+        person: str = "",
         on_progress: Callable[[Progress], None] | None = None,
     ) -> None:
         """Start the session.
@@ -82,9 +86,10 @@ class Session:
             collection: The items of the project; loaded if left out.
             method: Name of the method.
             settings: Values of its knobs other than the defaults, by name.
+            person: Who decides, where a decision does not tell.
             on_progress: Called before and after each of the two steps that take seconds.
         """
-        self.project = project
+        self.project, self.person = project, check_person(person)
         self.method, self.settings = method, settings
         self.collection = project.load() if collection is None else collection
         dataset = self.collection.provenance.get("dataset")
@@ -98,6 +103,7 @@ class Session:
         self._told = Told(self.collection)
         self._placing = threading.Lock()
         self._places: NDArray[np.float32] | None = None
+        self._bursts: NDArray[np.int64] | None = None
         self._wake, self._stop = threading.Event(), threading.Event()
         # Versions of an earlier server, which an open page may still have, are others; no clock
         # tells, which may have been set back meanwhile.
@@ -125,25 +131,36 @@ class Session:
         """The last state."""
         return self._state
 
-    def decide(self, rows: Sequence[int], label: str | None, *, mark: str | None = None) -> State:
+    def decide(
+        self,
+        rows: Sequence[int],
+        label: str | None,
+        *,
+        mark: str | None = None,
+        person: str | None = None,
+    ) -> State:
         """Give items a label; None removes theirs, or marks them as of no class or as skipped.
 
         Args:
             rows: Of the items.
             label: Name of a class, perhaps a new one.
             mark: "none" or "skip", for items that get no label.
+            person: Who decides; that of the session if left out.
         """
         if mark is not None and (mark not in (NONE, SKIP) or label is not None):
             raise InputError(f"mark must be '{NONE}' or '{SKIP}', without a label, got '{mark}'.")
         label = None if label is None else _check_label(label)
-        return self._record(dict.fromkeys(self._names_of(rows), label), mark=mark)
+        return self._record(dict.fromkeys(self._names_of(rows), label), mark=mark, person=person)
 
-    def confirm(self, rows: Sequence[int], labels: Sequence[str]) -> tuple[State, list[int]]:
+    def confirm(
+        self, rows: Sequence[int], labels: Sequence[str], *, person: str | None = None
+    ) -> tuple[State, list[int]]:
         """Make labels of the model the person's own: those that the person saw on the page.
 
         Of several at once nobody knows whether the person looked at each: they are kept as
         "confirmed". What somebody else has decided meanwhile stays: it is not what was seen.
-        Of several, those whose file is gone are left out: nobody can have seen them.
+        Of several, those whose file is gone are left out: nobody can have seen them. So are those
+        that people decided differently: each needs a decision of its own.
 
         Returns:
             The new state, and the rows whose file is gone.
@@ -156,8 +173,11 @@ class Session:
         missing = [row for row in rows if self._is_gone(row)] if len(rows) > 1 else []
         for row in missing:
             checked.pop(self.collection.names[row], None)
+        if len(rows) > 1:
+            marks = self._state.marks
+            checked = {name: each for name, each in checked.items() if marks.get(name) != CONFLICT}
         origin = PERSON if len(rows) == 1 else CONFIRMED
-        return self._record(checked, origin=origin, keep_decided=True), missing
+        return self._record(checked, origin=origin, person=person, keep_decided=True), missing
 
     def relabel(self, old: str, new: str | None) -> State:
         """Rename a class; a name that exists joins the two, None removes the class's labels."""
@@ -197,8 +217,20 @@ class Session:
         state = self._state if self._state.settled else self._solve(self._state)
         names, marks = self.collection.names, state.marks
         return make_rows(
-            names, state.active, state.answer, state.given, abstain=abstain, marks=marks
+            names,
+            state.active,
+            state.answer,
+            state.given,
+            abstain=abstain,
+            marks=marks,
+            people=state.people,
         )
+
+    def thorough(self) -> State:
+        """The last state, with the thorough answer, which is computed now if it is awaited."""
+        state = self._state
+        known = state.answer is None or state.answer.fitted is not None
+        return state if known else self._solve(state)
 
     def keep_answer(self) -> None:
         """Write the model's labels to the journal now, if the thorough answer is still awaited."""
@@ -235,6 +267,16 @@ class Session:
         order = np.argsort(-cosines, kind="stable")[:N_SIMILAR]
         return order, np.minimum(cosines[order], 1)
 
+    def burst(self, row: int) -> list[int]:
+        """The rows of the burst of an item; times are read when first asked for."""
+        self._names_of([row])
+        with self._placing:
+            if self._bursts is None:
+                images = self.collection.images
+                paths = [None] * len(self.collection) if images is None else images.paths
+                self._bursts = find_bursts(paths)
+        return [int(each) for each in np.flatnonzero(self._bursts == self._bursts[row])]
+
     def places(self) -> NDArray[np.float32]:
         """Places of all items on the map, (N, 2) between 0 and 1; computed when first asked for."""
         with self._placing:
@@ -261,8 +303,10 @@ class Session:
         *,
         origin: str = PERSON,
         mark: str | None = None,
+        person: str | None = None,
         keep_decided: bool = False,
     ) -> State:
+        who = self.person if person is None else check_person(person)
         with self._lock:
             state = self._state
             if keep_decided:
@@ -277,7 +321,13 @@ class Session:
                     for name in labels
                     if name not in state.given
                 }
-            self.project.journal.decide(labels, origin=origin, predicted=predicted, mark=mark)
+            self.project.journal.decide(
+                labels,
+                origin=origin,
+                predicted=predicted,
+                mark=mark,
+                people=dict.fromkeys(labels, who),
+            )
             return self._replace()
 
     def _replace(self, last: State | None = None) -> State:
@@ -289,15 +339,25 @@ class Session:
 
     def _read(self, *, version: int, last: State | None) -> State:
         """The journal's labels, and a quick answer from the last state's."""
-        given, journal = self.project.given(self.collection), self.project.journal
-        marks = self.project.marks(self.collection)
+        given, marks, people = self.project.standing(self.collection)
+        journal, place = self.project.journal, self.collection.rows
+        conflicts: dict[int, dict[str, str]] = {}
+        if CONFLICT in marks.values():
+            opinions = find_opinions(journal)
+            conflicts = {
+                place[name]: opinions.get(name, {})
+                for name, mark in marks.items()
+                if mark == CONFLICT
+            }
         class_names = tuple(journal.class_names)
         labels = {name: each.label for name, each in given.items()}
         used = set(labels.values())
         active = tuple(name for name in class_names if name in used)
         numbers = self.collection.number(labels, active)
         state = State(version, given, marks, class_names, active, numbers, None)
-        state = replace(state, undo=journal.to_undo, redo=journal.to_redo)
+        state = replace(
+            state, undo=journal.to_undo, redo=journal.to_redo, people=people, conflicts=conflicts
+        )
         if last is None:
             return state
         names = self.collection.names
@@ -437,6 +497,7 @@ def open_session(
     method: str = DEFAULT_METHOD,
     settings: Mapping[str, str] | None = None,
     class_from: str = DEEPEST,
+    person: str = "",
     on_remark: Callable[[str], None] = lambda _: None,
 ) -> Session:
     """A session of a project, which is begun if it does not exist yet.
@@ -449,9 +510,11 @@ def open_session(
         method: Name of the method.
         settings: Values of its knobs other than the defaults, by name.
         class_from: Which sub-folder names the class in a new project, as in `label_folder`.
+        person: Who decides, where a decision does not tell.
         on_remark: Gets the remarks about images and labels.
     """
     check_method(method, settings)
+    person = check_person(person)
     collection, remarks = None, []
     if photos is None and not is_project(folder) and _is_photos(folder):
         folder, photos = project_beside(folder), folder
@@ -476,7 +539,12 @@ def open_session(
             on_remark(remark)
         on_progress = extraction.on_progress
         return Session(
-            project, collection, method=method, settings=settings, on_progress=on_progress
+            project,
+            collection,
+            method=method,
+            settings=settings,
+            person=person,
+            on_progress=on_progress,
         )
     except BaseException:
         project.close()
@@ -515,7 +583,7 @@ def _update(
         read = read_labels(labels, known, root=collection.root)
         names = collection.rows
         imported = project.import_labels(
-            {name: label for name, label in read.labels.items() if name in names}
+            {name: label for name, label in read.labels.items() if name in names}, read.people
         )
         lost = remark_lost(read.labels, collection.names)
         remarks += [*read.remarks, *lost, imported.describe(labels)]

@@ -43,6 +43,7 @@ def move_photos(
     photos: str | Path | None = None,
     class_from: str = DEEPEST,
     abstain: float = 0.0,
+    sub_classes: str = "",
     dry_run: bool = False,
 ) -> Moved:
     """Move photographs into one folder per class, as `fewlabels move` does.
@@ -57,6 +58,7 @@ def move_photos(
         photos: As in `export_labels`.
         class_from: As in `export_labels`.
         abstain: Confidence, 0 to 1, below which an image is doubtful.
+        sub_classes: What stands between class and sub-class: folders are nested.
         dry_run: Only say what would be moved.
     """
     check_abstain(abstain)
@@ -72,7 +74,8 @@ def move_photos(
         )
     if output.is_dir():
         check_journal(output, JOURNALS)
-    names = folder_names({item.label for item in found.items} | {NONE_FOLDER, DOUBTFUL_FOLDER})
+    used = {item.label for item in found.items if item.label} | {NONE_FOLDER, DOUBTFUL_FOLDER}
+    names = folder_names(used, sub_classes)
     moves, counts, n_links, n_left = [], Counter[str](), 0, 0
     taken: dict[Path, set[str]] = {}
     for item in found.items:

@@ -3,8 +3,8 @@
 The page names items by row number, everything else names them by name.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +13,16 @@ from numpy.typing import NDArray
 from fewlabels.labeling.accuracy import Estimate, estimate_sizes
 from fewlabels.labeling.answer import Answer
 from fewlabels.labeling.collection import Collection
-from fewlabels.labeling.journal import CONFIRMED, IMPORT, NONE, PERSON, SKIP, Batch, GivenLabel
+from fewlabels.labeling.journal import (
+    CONFIRMED,
+    CONFLICT,
+    IMPORT,
+    NONE,
+    PERSON,
+    SKIP,
+    Batch,
+    GivenLabel,
+)
 from fewlabels.labeling.suggestions import LIMITS, advise, doubtful_below
 
 PERMILLE = 1000  # confidences are sent as whole numbers
@@ -23,7 +32,8 @@ STEP, STEP_OF_MANY, STEP_OF_MANY_DOUBTFUL = 10, 50, 100
 MANY = 10_000  # items
 UNCHANGED = ord("#")  # after the quote, which JSON would escape
 N_SHOWN = 16  # last states sent, to which an answer can tell the differences
-MARKS = {PERSON: "1", IMPORT: "2", CONFIRMED: "3", NONE: "4", SKIP: "5"}  # "0" is the model's
+# "0" is the model's.
+MARKS = {PERSON: "1", IMPORT: "2", CONFIRMED: "3", NONE: "4", SKIP: "5", CONFLICT: "6"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +42,7 @@ class State:
 
     version: int
     given: dict[str, GivenLabel]  # by name
-    marks: dict[str, str]  # "none" or "skip", by name
+    marks: dict[str, str]  # "none", "skip" or "conflict", by name
     class_names: tuple[str, ...]  # all ever used
     active: tuple[str, ...]  # those with a label, in the same order: the columns of the answer
     numbers: NDArray[np.int64]  # (N,) place in `active`, -1 where unlabelled
@@ -47,6 +57,9 @@ class State:
     changed: Sequence[int] = ()  # rows, besides those decided, whose label the decision changed
     undo: Batch | None = None  # what would be undone
     redo: Batch | None = None
+    people: Mapping[str, str] = field(default_factory=dict)  # who decided, by name
+    # Of items that people decided differently: the opinion of each person, by row.
+    conflicts: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
 
     def is_open(self, name: str) -> bool:
         """Whether the person has said nothing about an item."""
@@ -145,6 +158,7 @@ class Told:
             "estimate": None if estimate is None else estimate._asdict(),
             "undo": None if state.undo is None else state.undo._asdict(),
             "redo": None if state.redo is None else state.redo._asdict(),
+            "conflicts": [[row, dict(each)] for row, each in state.conflicts.items()],
             "advice": advise(answer, numbers, estimate),
         }
 

@@ -3,7 +3,8 @@
 One line of JSON per change, in order:
 
     {"about": {"title": ..., "root": ..., "backbone": ...}, "digest": ...}
-    {"batch": 3, "time": ..., "decisions": [[item, label, origin, mark, predicted], ...], ...}
+    {"batch": 3, "time": ..., "decisions": [[item, label, origin, mark, predicted, person, aside],
+     ...], ...}    lines of former versions end with `predicted`
     {"undone": 3, "time": ...}    null as time: brought back
 
 The digest of a line depends on the line and on all lines before it. So a line that was changed,
@@ -32,6 +33,8 @@ class Decision(NamedTuple):
     origin: str
     mark: str | None
     predicted: str | None
+    person: str = ""  # who decided; "" without a name
+    aside: bool = False  # kept as this person's, but not the label of the item
 
 
 @dataclass

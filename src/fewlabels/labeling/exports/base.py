@@ -34,6 +34,7 @@ class Item(NamedTuple):
     none_of_these: float = 0.0  # probability of belonging to no class, where it is known
     split: str = ""  # train, validation, test, or "" where there are no splits
     guess: str = ""  # the model's label, kept where it is left out as too doubtful
+    person: str = ""  # who decided, where the person has a name
 
     @property
     def is_of_no_class(self) -> bool:
@@ -117,6 +118,7 @@ class Format:
     write: Callable[[Path, Dataset], None] = field(repr=False)
     needs_pictures: bool = False
     lists_unlabelled: bool = False  # items without a label are written too
+    nests: bool = False  # the folder of a sub-class may be in that of its class
     always_split: bool = False  # without a split all items are in "train"
     rename: Callable[[set[str]], dict[str, str]] = field(default=keep_names, repr=False)
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fewlabels.data import ImageSet, read_images
+from fewlabels.data.bursts import SECONDS, check_seconds
 from fewlabels.errors import FileFormatError, InputError
 from fewlabels.features import FeatureSet, read_features
 from fewlabels.features.extraction import Progress
@@ -44,8 +45,9 @@ from fewlabels.labeling.labels_file import (
     remark_folders,
 )
 from fewlabels.labeling.moved import find_moved, rename_rows
-from fewlabels.labeling.outputs import LABEL_STUDIO_PREFIX, check_abstain
+from fewlabels.labeling.outputs import LABEL_STUDIO_PREFIX, check_abstain, folder_names
 from fewlabels.labeling.project import FEATURES, Project, stamps_of
+from fewlabels.labeling.subclasses import check_separator
 from fewlabels.preprocess.duplicates import MOST_IN_GROUP, NEAR
 
 MOST_SHOWN = 8  # classes or paths that a remark names
@@ -81,8 +83,10 @@ def export_labels(
     class_from: str = DEEPEST,
     split: Sequence[float] | None = None,
     near: float = NEAR,
+    burst: float = SECONDS,
     seed: int = 0,
     abstain: float = 0.0,
+    sub_classes: str = "",
     link: bool = False,
     label_studio_prefix: str = LABEL_STUDIO_PREFIX,
     backbone: str | None = None,
@@ -105,8 +109,11 @@ def export_labels(
         split: Fractions of train and validation, or of train, validation and test. Images with
             equal files or similar features are never divided.
         near: Cosine of features from which images are similar; 1 compares files only.
+        burst: Seconds between two photographs of a camera that are not divided either; 0 for none.
         seed: Another one gives other splits.
         abstain: Confidence, 0 to 1, below which a predicted label is left out.
+        sub_classes: What stands between class and sub-class: the folders of "imagefolder" are
+            nested.
         link: Link the pictures instead of copying them.
         label_studio_prefix: What Label Studio needs before each path.
         backbone: Computes the features of a folder, where they are not stored yet; as in
@@ -125,6 +132,8 @@ def export_labels(
     form, output = find_format(to), Path(output)
     fractions = check_fractions(split)
     check_near(near)
+    check_seconds(burst)
+    check_separator(sub_classes)
     check_abstain(abstain)
     found = find_items(source, labels=labels, photos=photos, class_from=class_from)
     _check_output(output, found.root)
@@ -135,7 +144,7 @@ def export_labels(
         if near < 1:
             extraction = Extraction(backbone, device, store=FeatureStore(), on_progress=on_progress)
             features = found.features(items, extraction)
-        items, sizes = _split(items, fractions, features, near=near, seed=seed)
+        items, sizes = _split(items, fractions, features, near=near, burst=burst, seed=seed)
         n_similar = int(sizes[sizes > 1].sum())
         remarks += _remark_splits(items, fractions)
         if sizes.max() > MOST_IN_GROUP * sizes.sum():
@@ -150,7 +159,7 @@ def export_labels(
         found.title,
         tuple(items),
         tuple(sorted(classes)),
-        form.rename(classes),
+        folder_names(classes, sub_classes) if form.nests and sub_classes else form.rename(classes),
         link,
         label_studio_prefix,
     )
@@ -160,7 +169,11 @@ def export_labels(
     if link and found.root is not None:
         remember_links(output, found.root)
     counts = Counter(item.split for item in items)
-    renamed = [f"'{old}' as '{new}'" for old, new in data.target_names.items() if old != new]
+    renamed = [
+        f"'{old}' as '{new}'"
+        for old, new in data.target_names.items()
+        if old != new and not (form.nests and sub_classes)
+    ]
     if renamed:
         shown = listing(sorted(renamed), most=MOST_SHOWN)
         remarks.append(
@@ -213,7 +226,7 @@ def _of_project(
     if labels is not None:
         raise InputError(f"labels must be left out for a project, which has its own, got {labels}.")
     with Project.open(named.path) as project:
-        given, marks = project.journal.current, project.journal.marks
+        given, marks, people = project.journal.standing
         predicted, title = project.journal.model_labels, project.title
         stamps = project.journal.stamps
         names = dict.fromkeys([*stamps, *given])
@@ -228,12 +241,13 @@ def _of_project(
         remarks.append(f"{root}, the folder of images, is gone: only labels can be written.")
     items = []
     for name in names:
-        place = moved.get(name, name)
+        place, person = moved.get(name, name), people.get(name, "")
         file = files.get(place)
         if name in given:
-            items.append(Item(place, given[name].label, given[name].origin, 1.0, file))
+            label, origin, _ = given[name]
+            items.append(Item(place, label, origin, 1.0, file, person=person))
         elif marks.get(name) == NO_CLASS:
-            items.append(Item(place, "", PERSON, 1.0, file))
+            items.append(Item(place, "", PERSON, 1.0, file, person=person))
         elif name in predicted:
             each = predicted[name]
             items.append(Item(place, each.label, MODEL, round(each.confidence, 4), file))
@@ -272,13 +286,16 @@ def _of_folder(named: Named, labels: str | Path | None, class_from: str) -> Foun
             return how(images)[0]
 
     if labels is None:
-        written = LabelsWritten({name: (label, IMPORT, 1.0, 0.0) for name, label in own.items()})
+        written = LabelsWritten(
+            {name: (label, IMPORT, 1.0, 0.0, "") for name, label in own.items()}
+        )
     else:
         written = read_label_rows(Path(labels), names, root=named.root)
     items = []
     for name in names:
-        label, origin, confidence, none = written.labels.get(name, ("", "", 0.0, 0.0))
-        items.append(Item(name, label, origin, confidence, files.get(name), none))
+        label, origin, confidence, none, person = written.labels.get(name, ("", "", 0.0, 0.0, ""))
+        file = files.get(name)
+        items.append(Item(name, label, origin, confidence, file, none, person=person))
     return Found(
         named.path.resolve().stem, named.root, items, features_of, (*remarks, *written.remarks)
     )
@@ -329,6 +346,7 @@ def _split(
     features: NDArray[np.floating[Any]] | None,
     *,
     near: float,
+    burst: float,
     seed: int,
 ) -> tuple[list[Item], NDArray[np.int64]]:
     """The items with their splits, and the sizes of the groups.
@@ -338,7 +356,10 @@ def _split(
     rows = [row for row, item in enumerate(items) if item.label]
     chosen = [items[row] for row in rows]
     groups = find_groups(
-        [item.file for item in chosen], None if features is None else features[rows], near=near
+        [item.file for item in chosen],
+        None if features is None else features[rows],
+        near=near,
+        burst=burst,
     )
     names, labels = [item.path for item in chosen], [item.label for item in chosen]
     splits = split_groups(names, labels, groups, fractions, seed=seed)

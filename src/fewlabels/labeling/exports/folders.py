@@ -55,6 +55,7 @@ register(
         "one folder per class, as torchvision's ImageFolder and many others read it",
         write_folders,
         needs_pictures=True,
+        nests=True,
         rename=folder_names,
     ),
     Format(

@@ -1,7 +1,8 @@
 """Splits by group: images that show almost the same thing never cross.
 
-Images belong to one group if their files are equal byte for byte, or if the cosine of their
-features is at least a threshold. Groups are the connected components of these pairs. A group goes
+Images belong to one group if their files are equal byte for byte, if the cosine of their features
+is at least a threshold, or if a camera took them within a few seconds (data/bursts.py). Groups are
+the connected components of these pairs. A group goes
 to one split as a whole, by the class that most of its images have.
 """
 
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fewlabels.data.bursts import SECONDS, find_bursts
 from fewlabels.errors import InputError
 from fewlabels.io.stamps import content_digest, short_hash
 from fewlabels.labeling.exports.base import TEST, TRAIN, VALIDATION
@@ -54,6 +56,7 @@ def find_groups(
     features: NDArray[np.floating[Any]] | None = None,
     *,
     near: float = NEAR,
+    burst: float = SECONDS,
 ) -> NDArray[np.int64]:
     """The number of the group of each item, (N,); an item without a like is a group by itself.
 
@@ -61,8 +64,10 @@ def find_groups(
         files: The picture of each item, where there is one.
         features: (N, D); None to compare files only.
         near: Cosine from which two items are in one group.
+        burst: Seconds between two photographs of a camera that are in one group; 0 for none.
     """
-    links = [_equal_files(files)]
+    groups = find_bursts(files, seconds=burst)
+    links = [_equal_files(files), np.stack([np.arange(len(files)), groups])]
     if features is not None and len(features):
         links += _near_rows(np.asarray(features, dtype=np.float32), near)
     return connect(np.concatenate(links, axis=1), len(files))

@@ -1,4 +1,4 @@
-"""Tables: path, label, split, confidence, origin, guess; as CSV or parquet."""
+"""Tables: path, label, split, confidence, origin, guess, person; as CSV or parquet."""
 
 import csv
 import io
@@ -7,7 +7,7 @@ from pathlib import Path
 from fewlabels.errors import MissingExtraError
 from fewlabels.labeling.exports.base import Dataset, Format, register
 
-COLUMNS = ("path", "label", "split", "confidence", "origin", "guess")
+COLUMNS = ("path", "label", "split", "confidence", "origin", "guess", "person")
 
 
 def write_csv(folder: Path, data: Dataset) -> None:
@@ -35,7 +35,7 @@ def write_parquet(folder: Path, data: Dataset) -> None:
 register(
     Format(
         "csv",
-        "labels.csv: path, label, split, confidence, origin",
+        "labels.csv: path, label, split, confidence, origin, person",
         write_csv,
         lists_unlabelled=True,
     ),

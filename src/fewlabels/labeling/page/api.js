@@ -20,8 +20,11 @@ async function ask(path, options = {}) {
   return content;
 }
 
+let who = {}; // the header that says who decides, where this browser has a name
+export const setPerson = (name) => (who = name ? { "X-Fewlabels-Person": encodeURIComponent(name) } : {});
+
 const post = (path, body) =>
-  ask(path, { method: "POST", headers: { "Content-Type": "application/json", "X-Fewlabels-Token": token }, body: JSON.stringify(body) });
+  ask(path, { method: "POST", headers: { "Content-Type": "application/json", "X-Fewlabels-Token": token, ...who }, body: JSON.stringify(body) });
 
 // ---- states: the server tells what differs from the last state that this page has
 
@@ -69,6 +72,7 @@ export async function getState() {
 export const about = (items) => post(`/api/about?key=${key}`, { items });
 export const places = () => ask("/api/map");
 export const similar = (item) => ask(`/api/similar/${item}?key=${key}`);
+export const burst = (item) => ask(`/api/burst/${item}?key=${key}`);
 export const decide = (items, label, mark = null) => change("/api/decide", { items, label, mark });
 export const confirm = (shown) => change("/api/confirm", { shown }); // items by label
 export const exports = () => ask("/api/exports");

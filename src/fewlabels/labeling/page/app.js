@@ -12,6 +12,7 @@ const ABOVE = 7; // pixels above the first row of a section after a jump to it
 const SETTLE = 400; // milliseconds in which a label that just changed is not confirmed: nobody has read it yet
 const ALIKE = 0.5; // of the similarity between the most similar image and the rest: those above are "like this"
 const LETTERS = "fewlabels-letters"; // whether single letters are keys
+const PERSON = "fewlabels-person"; // who decides in this browser
 
 const notAnswered = (error) => trouble(error.message);
 const palette = new Palette((label) => labelAs(label));
@@ -127,6 +128,20 @@ async function moreLikeThis() {
   setView("like");
 }
 
+// The photographs that the camera took within seconds of this one, selected together.
+async function showBurst() {
+  const item = page.focused;
+  const found = item === null ? null : await api.burst(item).catch(notAnswered);
+  if (!found) return;
+  if (found.rows.length < 2) return toast("No other photograph was taken within 3 seconds of this one");
+  if (page.filter) setFilter(""); // or some of them would be hidden
+  page.like = { item, similar: new Map(found.rows.map((row) => [row, 1])), burst: true };
+  setView("like");
+  page.selected = new Set(found.rows);
+  grid.render(true);
+  inspect();
+}
+
 // Among images of no class: those as similar as its nearest neighbours.
 async function selectAlike() {
   const item = page.focused;
@@ -235,6 +250,7 @@ const KEYS = {
   n: () => setMark("none"),
   s: () => setMark("skip"),
   m: moreLikeThis,
+  b: showBurst,
   a: () => page.view === "outliers" && selectAlike(),
   r: () => openClass(currentSection()?.way === undefined ? undefined : currentSection().title),
   f: () => $("grid").classList.toggle("whole"),
@@ -390,6 +406,24 @@ for (const answer of ["yes", "no"]) $(`ask-${answer}`).addEventListener("click",
 $("ask").addEventListener("keydown", (event) => event.key === "y" && !event.repeat && $("ask").close("yes"));
 $("letters").checked = lettersOn();
 $("letters").addEventListener("change", (event) => localStorage.setItem(LETTERS, event.target.checked ? "on" : "off"));
+// The name is shown if there is one, or where others may decide too.
+function setPerson(name) {
+  api.setPerson(name);
+  page.person = name || page.project.person;
+  $("person").value = name;
+  $("person").placeholder = page.project.person;
+  $("who").textContent = page.person || "Your name…";
+  $("who").hidden = !page.person && !page.project.shared;
+}
+$("who").addEventListener("click", () => {
+  $("help").showModal();
+  $("person").focus();
+});
+$("person").addEventListener("change", (event) => {
+  const name = event.target.value.trim();
+  localStorage.setItem(PERSON, name);
+  setPerson(name);
+});
 $("exports").addEventListener("toggle", () => $("exports").open && api.exports().then(showFormats, notAnswered));
 document.addEventListener("click", (event) => $("exports").contains(event.target) && !event.target.closest("a") || ($("exports").open = false));
 new ResizeObserver(() => page.layout && relayout()).observe($("grid"));
@@ -399,6 +433,7 @@ new ResizeObserver(() => page.layout && relayout()).observe($("grid"));
 try {
   page.project = await api.getProject();
   setState(page.project.state);
+  setPerson(localStorage.getItem(PERSON) ?? "");
   document.title = `${page.project.title} · fewlabels`;
   $("title").textContent = page.project.title;
   $("title").title = page.project.title;

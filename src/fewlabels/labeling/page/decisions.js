@@ -167,6 +167,7 @@ export function setState(answer) {
   received = api.keep(answer);
   page.state = { ...answer, classes: [...answer.classes], colors: [...answer.colors], labels: [...answer.labels], confidence: [...answer.confidence], marks: [...answer.marks] };
   page.state.outliers = new Map(answer.outliers); // item: thousandths
+  page.state.conflicts = new Map(answer.conflicts); // item: opinions by person
   $("grid").setAttribute("aria-busy", String(!answer.settled));
 }
 

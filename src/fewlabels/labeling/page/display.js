@@ -36,12 +36,15 @@ const key = (items) => items.join();
 // While there are fewer than two classes, nothing is likelier than another.
 const guesses = () => (page.state.classes.length < 2 ? page.state.classes.slice(0, N_DIGITS).map((label) => ({ label, probability: 0 })) : null);
 
+// What people said of an image that they decided differently.
+const opinions = (item) => `decided as ${Object.entries(page.state.conflicts.get(item) ?? {}).map(([person, label]) => `${label} by ${person}`).join(", ")}`;
+
 function describe(item) {
   const { state, project } = page;
   const label = none(item) ? "none of these" : className(item);
   const strange = state.outliers.get(item);
   const guess = beginning() ? "a guess" : `${percent(state.confidence[item])} sure`;
-  const who = { 1: "your label", 2: "given label", 3: "confirmed with others", 4: "your decision", 5: "skipped" }[mark(item)];
+  const who = { 1: "your label", 2: "given label", 3: "confirmed with others", 4: "your decision", 5: "skipped", 6: opinions(item) }[mark(item)];
   const words = who ?? (!label ? "" : strange ? `${percent(strange)} none of these` : guess);
   return {
     name: project.names[item],
@@ -50,8 +53,8 @@ function describe(item) {
     color: state.labels[item] < 0 ? "var(--line)" : color(state.labels[item]),
     words: [project.names[item], label || "no label", words, page.missing.has(item) && "file is missing"].filter(Boolean).join(", "),
     note: page.missing.has(item) ? "File is missing" : !who && strange && label ? `Probably none of your classes (${percent(strange)}); closest: ${label}` : [label || "no label", words].filter(Boolean).join(", "),
-    mine: { 1: "mine", 2: "mine given", 3: "mine given", 4: "mine", 5: "mine skipped" }[mark(item)],
-    sign: { 4: "∅", 5: "?" }[mark(item)] ?? "✓",
+    mine: { 1: "mine", 2: "mine given", 3: "mine given", 4: "mine", 5: "mine skipped", 6: "mine skipped" }[mark(item)],
+    sign: { 4: "∅", 5: "?", 6: "≠" }[mark(item)] ?? "✓",
     doubt: strange && !who ? `∅ ${percent(strange)}` : doubtful(item) && !beginning() ? percent(state.confidence[item]) : "",
     selected: page.selected.has(item),
     focused: item === page.focused,

@@ -27,10 +27,10 @@ export const percent = (permille) => `${Math.floor(permille / 10)} %`;
 const nClasses = (n) => (n === 1 ? "1 class" : `${number(n)} classes`);
 
 // What a batch of decisions was, as in "30 × Cabbage confirmed".
-export function batchWords({ n_items, labels, origin, mark }) {
+export function batchWords({ n_items, labels, origin, mark, person }) {
   const label = labels.length > 1 ? nClasses(labels.length) : labels[0];
-  const words = { none: "none of these", skip: "skipped" }[mark] ?? label ?? "label removed";
-  return (n_items > 1 ? `${number(n_items)} × ` : "") + words + (origin === "confirmed" ? " confirmed" : "");
+  const words = { none: "none of these", skip: "skipped", conflict: "decided differently" }[mark] ?? label ?? "label removed";
+  return (person && person !== page.person ? `${person}: ` : "") + (n_items > 1 ? `${number(n_items)} × ` : "") + words + (origin === "confirmed" ? " confirmed" : "");
 }
 
 export function showProgress(tally, { estimate, advice, undo, redo }, amongOutliers) {
@@ -141,10 +141,11 @@ export function showCandidates(candidates) {
 
 export function showHistory(history) {
   const words = { person: "you", import: "imported", confirmed: "confirmed with others", model: "model" };
-  const rows = history.map(({ label, origin, time, undone, mark }) => {
+  const rows = history.map(({ label, origin, time, undone, mark, person }) => {
     const when = new Date(time).toLocaleString(undefined, { dateStyle: "short", timeStyle: "short" });
-    const what = label ?? { none: "none of these", skip: "skipped" }[mark] ?? "label removed";
-    return element("li", undone ? "undone" : "", `${what} · ${words[origin]} · ${when}`);
+    const what = label ?? { none: "none of these", skip: "skipped", conflict: "decided differently" }[mark] ?? "label removed";
+    const who = mark === "conflict" ? "merged" : !person || person === page.person ? words[origin] : origin === "person" ? person : `${words[origin]}, ${person}`;
+    return element("li", undone ? "undone" : "", `${what} · ${who} · ${when}`);
   });
   $("history").replaceChildren(...rows);
 }

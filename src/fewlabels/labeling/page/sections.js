@@ -1,7 +1,7 @@
 // Which images are shown together, in which order.
 
 import { color } from "./panels.js";
-import { className, count, doubtful, mark, mine, none, number, outliers, page, percentWrong, skipped } from "./shared.js";
+import { className, contested, count, doubtful, mark, mine, none, number, outliers, page, percentWrong, skipped } from "./shared.js";
 
 export function matches(item) {
   if (!page.filter) return true;
@@ -35,7 +35,7 @@ function kinds() {
 }
 
 function toCheck(items) {
-  const open = (item) => !mine(item) && !skipped(item);
+  const open = (item) => !mine(item) && !skipped(item) && !contested(item);
   const suggested = page.state.suggested.filter((item) => open(item) && matches(item));
   const first = new Set(suggested);
   const rest = items.filter((item) => !first.has(item) && open(item) && (doubtful(item) || page.state.labels[item] < 0)).sort(inOrder);
@@ -43,6 +43,7 @@ function toCheck(items) {
   const wrong = !suggested.some(doubtful) && percentWrong();
   const why = !guessed ? "different from each other" : wrong ? `nothing is doubtful, but about ${wrong} % of the sure labels may be wrong` : "uncertain, and different from each other";
   return [
+    section("contested", "Decided differently", items.filter(contested), { captions: true, note: "people disagree: decide again" }),
     section("suggested", "Label these first", suggested, { captions: true, note: why }),
     section("doubtful", guessed ? "Doubtful" : "Not labelled yet", rest, { captions: true, note: guessed ? (page.byName ? "by name" : "least certain first") : undefined }),
   ];
@@ -65,9 +66,10 @@ function noClass() {
 }
 
 function alike(items) {
-  const { item, similar } = page.like;
+  const { item, similar, burst } = page.like;
   const found = items.filter((each) => similar.has(each)).sort((a, b) => similar.get(b) - similar.get(a));
-  return [section("like", `Like ${page.project.names[item]}`, found, { captions: true, note: "the most similar first" })];
+  const [title, note] = burst ? ["Burst of", "taken within 3 seconds of one another"] : ["Like", "the most similar first"];
+  return [section("like", `${title} ${page.project.names[item]}`, found, { captions: true, note })];
 }
 
 export const byName = () => page.state.classes.map((_, i) => i).sort((a, b) => NAMES.compare(page.state.classes[a], page.state.classes[b]));
@@ -94,7 +96,7 @@ function onMap(items) {
 
 // way is the number of a class: only sections of a class can be confirmed together.
 function section(key, title, items, { way, captions = false, note } = {}) {
-  const open = way === undefined ? [] : items.filter((item) => !mine(item) && !skipped(item) && !page.missing.has(item));
+  const open = way === undefined ? [] : items.filter((item) => !mine(item) && !skipped(item) && !contested(item) && !page.missing.has(item));
   const sure = open.filter((item) => !doubtful(item) && !page.state.outliers.has(item));
   const unsure = open.filter(doubtful).length;
   const words = note ?? [count(items.length, "image"), unsure && `${number(unsure)} doubtful`].filter(Boolean).join(" · ");

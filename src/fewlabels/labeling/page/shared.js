@@ -13,10 +13,11 @@ export const page = {
   several: false, // taps add to the selection
   changed: new Set(), // whose labels the last answer changed
   kinds: [], // images to name first, in the order in which they were suggested
-  like: null, // { item, similar: Map(item: similarity) } of the view "like"
+  like: null, // { item, similar: Map(item: similarity), burst: whether it is one } of the view "like"
   places: null, // { across, down } of all items on the map, from 0 to 1
   lasso: null, // Set of the items that the map is narrowed to
   missing: new Set(), // items whose file could not be shown
+  person: "", // who decides here
 };
 
 // "begin" is a view until accuracy can be estimated; "outliers" and "like" only if there is something to show.
@@ -32,6 +33,7 @@ export const mark = (item) => page.state.marks[item];
 export const mine = (item) => "1234".includes(mark(item)); // a person or a file gave the label, or said that there is none
 export const none = (item) => mark(item) === "4";
 export const skipped = (item) => mark(item) === "5";
+export const contested = (item) => mark(item) === "6"; // people decided differently: each needs a decision of its own
 export const beginning = () => !page.state.estimate;
 // Without an estimate of accuracy nothing is called sure.
 export const doubtful = (item) =>
