@@ -17,7 +17,7 @@ def serve_command(
     project: Annotated[
         Path,
         Argument(
-            help="Folder of images, file of features, or project. "
+            help="Folder of images, file of features, table of texts, or project. "
             "The project of PHOTOS is the folder PHOTOS.fewlabels beside it.",
             metavar="PHOTOS",
         ),
@@ -68,6 +68,8 @@ def serve_command(
         ),
     ] = False,
     class_from: options.ClassFrom = "deepest",
+    column: options.Column = None,
+    text_column: options.TextColumn = None,
     method: Method = None,
     settings: options.Set = None,
     backbone: Backbone = None,
@@ -82,6 +84,8 @@ def serve_command(
     fewlabels serve groceries.fewlabels --photos photos
 
     fewlabels serve photos --share
+
+    fewlabels serve texts.csv --text-column body
     """
     if photos is None:
         require_path(project)
@@ -101,6 +105,7 @@ def serve_command(
             method=method or DEFAULT_METHOD,
             settings=options.single_knobs(settings),
             class_from=class_from,
+            columns=options.columns_by_role(column, text_column),
             on_remark=say,
         )
 

@@ -4,7 +4,7 @@ The file is a `Fitted`; its header also names the backbone and the provenance of
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,16 +12,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fewlabels.backbones.text import best_installed
 from fewlabels.data import ImageSet, Problem, read_images
 from fewlabels.data.listing import SUFFIXES, is_unreadable, remark_unreadable
 from fewlabels.data.sources import ImageFile, ImageSource
 from fewlabels.errors import FileFormatError, InputError
 from fewlabels.features import read_features
+from fewlabels.features.readers import TABLES
 from fewlabels.features.store import FeatureStore
 from fewlabels.fitting import Fitted
 from fewlabels.io.files import check_suffix, check_writable
+from fewlabels.io.words import JOIN, listing, split_names
 from fewlabels.labeling.answer import Answer
-from fewlabels.labeling.collection import Collection, Extraction, remark_problems
+from fewlabels.labeling.collection import TFIDF, Collection, Extraction, remark_problems
+from fewlabels.labeling.inputs import Named, read_inputs
 from fewlabels.labeling.outcome import Outcome
 from fewlabels.labeling.outputs import LabelRow, check_abstain, make_rows
 
@@ -30,6 +34,19 @@ def check_model(path: Path) -> None:
     """Refuse a path that no model can be written to, before any work is done."""
     check_suffix("model", path, [".safetensors"])
     check_writable(path)
+
+
+def check_repeatable(named: Named, backbone: str | None) -> None:
+    """Refuse a model of texts by an encoder that cannot encode later texts, before the work."""
+    rows = named.rows
+    encodes = rows is not None and rows.texts is not None and (rows.features is None or backbone)
+    name = (backbone or best_installed()) if encodes else named.backbone or ""
+    if TFIDF in split_names(name):
+        raise InputError(
+            f"model needs a text encoder that can read later texts, got {TFIDF}, which learns its "
+            "words from one table. Give backbone='minilm' or 'wordllama': "
+            "pip install 'fewlabels[minilm]'."
+        )
 
 
 def save_model(path: Path, outcome: Outcome) -> None:
@@ -53,15 +70,21 @@ def _make_rows(
 
 
 def predict_images(
-    model: Path, paths: Sequence[Path], *, abstain: float = 0.0, device: str = "auto"
+    model: Path,
+    paths: Sequence[Path],
+    *,
+    abstain: float = 0.0,
+    device: str = "auto",
+    columns: Mapping[str, str] | None = None,
 ) -> tuple[list[LabelRow], list[str]]:
-    """Labels of images, folders of images or one file of features, in order; and remarks.
+    """Labels of images, folders of images, or one file of features or texts; and remarks.
 
     Args:
         model: A file that `save_model` wrote.
         paths: What to label.
         abstain: Confidence below which the label is left out.
         device: Where the network runs.
+        columns: Of a table, as in `label_folder`; the column of texts is that of the model.
     """
     check_abstain(abstain)
     fitted, header = Fitted.load(model)
@@ -70,27 +93,54 @@ def predict_images(
     paths = [path for path in paths if str(path) not in others]
     if not paths:
         raise FileFormatError(" ".join(["there is no image to label.", *remark_unreadable(others)]))
+    extraction = Extraction(backbone or None, device, store=FeatureStore())
+    if "text_column" in provenance:
+        given = {"text": provenance["text_column"], **(columns or {})}
+        return _predict_texts(model, fitted, extraction, provenance, paths, given, abstain)
     if len(paths) == 1 and paths[0].is_file() and paths[0].suffix.lower() not in SUFFIXES:
-        features = read_features(paths[0], labels_needed=False)
+        features = read_features(paths[0], labels_needed=False, columns=columns)
         names = Collection.of_features(features).names
         return _make_rows(fitted, names, features.features, abstain), remark_unreadable(others)
     if not backbone:
         raise InputError(
             f"{model} was made from features and can only predict features, got {paths[0]}."
         )
-    extraction = Extraction(backbone, device, store=FeatureStore())
-    weights = "+".join(encoder.weights_digest for encoder in extraction.encoders())
-    if (known := provenance.get("weights", weights)) != weights:
-        raise InputError(
-            f"{backbone} has other weights here ({weights[:8]}…) than when {model} was "
-            f"made ({known[:8]}…). Make the model again with `fewlabels label`."
-        )
+    weights = JOIN.join(encoder.weights_digest for encoder in extraction.encoders())
+    _check_weights(model, backbone, weights, provenance)
     images = _gather(paths)
     found, warned = extraction(images)
     names = Collection.of_features(found).names
     rows = _make_rows(fitted, names, found.features, abstain)
     unreadable = remark_unreadable([*others, *images.others])
     return rows, [*unreadable, *remark_problems(images), *warned]
+
+
+def _check_weights(model: Path, backbone: str, weights: str, provenance: Mapping[str, str]) -> None:
+    if (known := provenance.get("weights", weights)) != weights:
+        raise InputError(
+            f"{backbone} has other weights here ({weights[:8]}…) than when {model} was "
+            f"made ({known[:8]}…). Make the model again with `fewlabels label`."
+        )
+
+
+def _predict_texts(
+    model: Path,
+    fitted: Fitted,
+    extraction: Extraction,
+    provenance: Mapping[str, str],
+    paths: Sequence[Path],
+    columns: Mapping[str, str],
+    abstain: float,
+) -> tuple[list[LabelRow], list[str]]:
+    if len(paths) != 1 or paths[0].suffix.lower() not in TABLES:
+        raise InputError(
+            f"{model} was made from texts and can only predict one table of texts, "
+            f"{' or '.join(TABLES)}, got {listing(paths)}."
+        )
+    inputs = read_inputs(paths[0], extraction=extraction, columns=columns)
+    items = inputs.collection
+    _check_weights(model, inputs.backbone, items.provenance.get("weights", ""), provenance)
+    return _make_rows(fitted, items.names, items.features, abstain), list(inputs.remarks)
 
 
 def _gather(paths: Sequence[Path]) -> ImageSet:

@@ -145,7 +145,7 @@ class Told:
             "estimate": None if estimate is None else estimate._asdict(),
             "undo": None if state.undo is None else state.undo._asdict(),
             "redo": None if state.redo is None else state.redo._asdict(),
-            "advice": advise(answer, numbers, estimate),
+            "advice": advise(answer, numbers, estimate, noun=self.collection.noun),
         }
 
     def _show(self, state: State) -> Shown:

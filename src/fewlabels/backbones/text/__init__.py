@@ -1,0 +1,10 @@
+"""Text encoders by name: texts to vectors."""
+
+from fewlabels.backbones.text.encoder import (
+    TEXT_ENCODERS,
+    TextEncoder,
+    best_installed,
+    load_text_encoder,
+)
+
+__all__ = ["TEXT_ENCODERS", "TextEncoder", "best_installed", "load_text_encoder"]
