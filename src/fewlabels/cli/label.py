@@ -46,9 +46,9 @@ Method = Annotated[
 Backbone = Annotated[
     str | None,
     Option(
-        help="efficientnet-lite0, timm:NAME, hf:ORG/NAME, a checkpoint of fewlabels train, "
-        "or several: a+b. [efficientnet-lite0] Of texts: minilm, wordllama, tfidf, st:ORG/NAME. "
-        "[the first that is installed]",
+        help="fast, good or best; efficientnet-lite0, efficientnet-lite2, timm:NAME, hf:ORG/NAME, "
+        "a checkpoint of fewlabels train, or several: a+b. [fast] "
+        "Of texts: minilm, wordllama, tfidf, st:ORG/NAME. [the first that is installed]",
         metavar="NAME",
         rich_help_panel=options.COMPUTING,
     ),

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fewlabels.backbones.encoder import Encoder, load_encoder
-from fewlabels.backbones.text import best_installed, load_text_encoder
+from fewlabels.backbones.encoder import QUALITIES, Encoder, load_encoder
+from fewlabels.backbones.text import TEXT_QUALITIES, best_installed, load_text_encoder
 from fewlabels.data import ImageSet
 from fewlabels.data.sources import ImageFile
 from fewlabels.devices import choose_device
@@ -192,7 +192,7 @@ def shorten(text: str) -> str:
 class Extraction:
     """How images, or texts, become features."""
 
-    backbone: str | None = None  # DEFAULT_BACKBONE if left out; "a+b" for several
+    backbone: str | None = None  # DEFAULT_BACKBONE if left out; "a+b" for several; fast, good, best
     device: str = "auto"
     batch_size: int | None = None
     n_workers: int | None = None
@@ -201,8 +201,8 @@ class Extraction:
 
     @property
     def name(self) -> str:
-        """Name of the backbone."""
-        return self.backbone or DEFAULT_BACKBONE
+        """Name of the backbone of images."""
+        return QUALITIES.get(self.backbone or "", self.backbone or DEFAULT_BACKBONE)
 
     def encoders(self) -> list[Encoder]:
         """The networks."""
@@ -210,7 +210,7 @@ class Extraction:
 
     def encode(self, texts: Sequence[str]) -> "EncodedTexts":
         """The features of texts, by the best encoder that is installed if none is named."""
-        name = self.backbone or best_installed()
+        name = TEXT_QUALITIES.get(self.backbone or "", self.backbone or best_installed())
         device = choose_device(self.device)
         encoders = [load_text_encoder(each, device=device) for each in split_names(name)]
         rows = encode_texts(texts, encoders, store=self.store, on_progress=self.on_progress)

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fewlabels.backbones.encoder import QUALITIES
+from fewlabels.backbones.text import TEXT_QUALITIES
 from fewlabels.data import ImageSet, read_images
 from fewlabels.data.datasets import image_column, read_dataset
 from fewlabels.data.listing import SUFFIXES, remark_unreadable
@@ -101,7 +103,8 @@ class Named(NamedTuple):
 
     def check_backbone(self, given: str | None) -> None:
         """Refuse a backbone that would have no effect."""
-        if given is None or self.features is None or given == self.backbone:
+        names = (given, QUALITIES.get(given or ""), TEXT_QUALITIES.get(given or ""))
+        if given is None or self.features is None or self.backbone in names:
             return
         if self.rows is not None and self.rows.texts is not None:
             return
@@ -448,11 +451,8 @@ def _find_shown(named: Named, rows: TableRows, kept: Sequence[int]) -> tuple[Sho
         images = rows.names if is_image else None
     remarks = []
     for what, paths in (("picture", images), ("sound file", rows.audio)):
-        lost = (
-            []
-            if paths is None
-            else [paths[row] for row in kept if not (root / paths[row]).is_file()]
-        )
+        named_paths = [] if paths is None else [paths[row] for row in kept if paths[row]]
+        lost = [path for path in named_paths if not (root / path).is_file()]
         if lost:
             remarks.append(
                 f"{count(len(lost), what)} not found below {root}: {listing(lost)}. "

@@ -66,7 +66,8 @@ def label_folder(
         output: Where the labels are written: .csv or .parquet.
         method: Name of the method.
         settings: Values of its knobs other than the defaults, by name.
-        backbone: efficientnet-lite0 (the default), timm:NAME, hf:ORG/NAME, the path of a
+        backbone: "fast" (efficientnet-lite0, the default), "good" (efficientnet-lite2) or "best"
+            (both side by side); or timm:NAME, hf:ORG/NAME, the path of a
             checkpoint, or several: "a+b". Of texts: minilm, wordllama, tfidf or st:ORG/NAME; by
             default the first of these that is installed.
         abstain: Confidence, 0 to 1, below which a label is left out; it stays as the guess.

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fewlabels.backbones.text import best_installed
+from fewlabels.backbones.text import TEXT_QUALITIES, best_installed
 from fewlabels.data import ImageSet, Problem, read_images
 from fewlabels.data.listing import SUFFIXES, is_unreadable, remark_unreadable
 from fewlabels.data.sources import ImageFile, ImageSource
@@ -40,7 +40,8 @@ def check_repeatable(named: Named, backbone: str | None) -> None:
     """Refuse a model of texts by an encoder that cannot encode later texts, before the work."""
     rows = named.rows
     encodes = rows is not None and rows.texts is not None and (rows.features is None or backbone)
-    name = (backbone or best_installed()) if encodes else named.backbone or ""
+    given = TEXT_QUALITIES.get(backbone or "", backbone or best_installed())
+    name = given if encodes else named.backbone or ""
     if TFIDF in split_names(name):
         raise InputError(
             f"model needs a text encoder that can read later texts, got {TFIDF}, which learns its "

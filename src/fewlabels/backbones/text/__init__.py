@@ -2,9 +2,10 @@
 
 from fewlabels.backbones.text.encoder import (
     TEXT_ENCODERS,
+    TEXT_QUALITIES,
     TextEncoder,
     best_installed,
     load_text_encoder,
 )
 
-__all__ = ["TEXT_ENCODERS", "TextEncoder", "best_installed", "load_text_encoder"]
+__all__ = ["TEXT_ENCODERS", "TEXT_QUALITIES", "TextEncoder", "best_installed", "load_text_encoder"]

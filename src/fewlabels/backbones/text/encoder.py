@@ -65,6 +65,7 @@ TEXT_ENCODERS: Mapping[str, Entry] = {  # the most accurate first (benchmarks/te
     "wordllama": Entry(_wordllama, _has("wordllama", "tokenizers")),
     "tfidf": Entry(_tfidf, lambda: True),
 }
+TEXT_QUALITIES = {"fast": "wordllama", "good": "minilm", "best": "minilm+wordllama"}
 HUB = "st:"
 CHOICES = (*TEXT_ENCODERS, f"{HUB}ORG/NAME")
 
