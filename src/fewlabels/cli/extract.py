@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from fewlabels.features.extraction import Progress
 
 BACKBONES = (
-    "efficientnet-lite0, timm:NAME, hf:ORG/NAME, the path of a checkpoint, or an architecture "
-    "with --weights"
+    "fast, good, best, efficientnet-lite0 or -lite2, timm:NAME, hf:ORG/NAME, the path of a "
+    "checkpoint, or an architecture with --weights"
 )
 DEFAULT_BACKBONE = "efficientnet-lite0"  # its weights are a pip package: no further download
 DEFAULT_SPLIT = "novel"
@@ -185,9 +185,9 @@ def read_image_set(
 
 def load_encoders(specs: Sequence[str], *, weights: Path | None) -> "list[Encoder]":
     """The encoders of all specs; "a+b" stands for two, unless it is an existing path."""
-    from fewlabels.backbones.encoder import load_encoder
+    from fewlabels.backbones.encoder import QUALITIES, load_encoder
 
-    single = [name for spec in specs for name in split_names(spec)]
+    single = [name for spec in specs for name in split_names(QUALITIES.get(spec, spec))]
     if weights is not None and len(single) > 1:
         raise InputError(
             f"--weights must come with one --backbone, got {len(single)}. "

@@ -3,7 +3,7 @@
 import json
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 PhotosArgument = Annotated[
     Path,
-    Argument(help="Folder of images, file of features, or labelling project.", metavar="PHOTOS"),
+    Argument(
+        help="Folder of images, file of features, table of texts, or labelling project.",
+        metavar="PHOTOS",
+    ),
 ]
 Labels = Annotated[
     Path | None,
@@ -43,8 +46,9 @@ Method = Annotated[
 Backbone = Annotated[
     str | None,
     Option(
-        help="efficientnet-lite0, timm:NAME, hf:ORG/NAME, a checkpoint of fewlabels train, "
-        "or several: a+b. [efficientnet-lite0]",
+        help="fast, good or best; efficientnet-lite0, efficientnet-lite2, timm:NAME, hf:ORG/NAME, "
+        "a checkpoint of fewlabels train, or several: a+b. [fast] "
+        "Of texts: minilm, wordllama, tfidf, st:ORG/NAME. [the first that is installed]",
         metavar="NAME",
         rich_help_panel=options.COMPUTING,
     ),
@@ -155,6 +159,7 @@ def label_command(
     class_from: options.ClassFrom = "deepest",
     sub_classes: options.SubClasses = "",
     column: options.Column = None,
+    text_column: options.TextColumn = None,
     boxes: Annotated[
         Path | None,
         Option(
@@ -173,6 +178,8 @@ def label_command(
     fewlabels label photos --labels few.csv --output labels.csv
 
     fewlabels label features.parquet --output labels.csv --abstain 0.9
+
+    fewlabels label texts.csv --text-column body
     """
     require_path(photos)
     from fewlabels.labeling.answer import DEFAULT_METHOD
@@ -193,7 +200,7 @@ def label_command(
             sub_classes=sub_classes,
             truth=truth,
             class_from=class_from,
-            columns=options.columns_by_role(column),
+            columns=options.columns_by_role(column, text_column),
             boxes=boxes,
             report=report,
             model=model,
@@ -221,14 +228,19 @@ def label_command(
     written = filter(None, (output, label_studio, model, report, copy_to, link_to))
     say(f"Written: {', '.join(map(str, written))}")
     say("Next, to check and correct on a page:")
-    say(f"  {_next_command(photos, labels, backbone)}", whole=True)
+    columns = options.columns_by_role(column, text_column)
+    say(f"  {_next_command(photos, labels, backbone, columns)}", whole=True)
 
 
-def _next_command(photos: Path, labels: Path | None, backbone: str | None) -> str:
+def _next_command(
+    photos: Path, labels: Path | None, backbone: str | None, columns: Mapping[str, str] | None
+) -> str:
     """The command that opens the page."""
     words = ["fewlabels", "serve", str(photos)]
     for option, value in (("--labels", labels), ("--backbone", backbone)):
         words += [] if value is None else [option, str(value)]
+    for role, column in (columns or {}).items():
+        words += ["--column", f"{role}={column}"]
     return shlex.join(words)
 
 
@@ -264,6 +276,7 @@ def next_command(
     backbone: Backbone = None,
     class_from: options.ClassFrom = "deepest",
     column: options.Column = None,
+    text_column: options.TextColumn = None,
     device: options.Device = "auto",
     batch_size: BatchSize = None,
     num_workers: NumWorkers = None,
@@ -289,7 +302,7 @@ def next_command(
             labels=labels,
             extraction=extraction,
             class_from=class_from,
-            columns=options.columns_by_role(column),
+            columns=options.columns_by_role(column, text_column),
         )
     for remark in inputs.remarks:
         say(remark)

@@ -159,8 +159,17 @@ SubClasses = Annotated[
 Column = Annotated[
     list[str] | None,
     Option(
-        help="Of a table of embeddings: which column is name, label or embedding. Repeatable.",
+        help="Of a table: which column is name, label, embedding, text, image or audio. "
+        "Repeatable.",
         metavar="ROLE=COLUMN",
+        rich_help_panel=LABELS,
+    ),
+]
+TextColumn = Annotated[
+    str | None,
+    Option(
+        help="Of a table: the column of texts. Short for --column text=COLUMN.",
+        metavar="COLUMN",
         rich_help_panel=LABELS,
     ),
 ]
@@ -192,13 +201,15 @@ def gather_knobs(
     return found
 
 
-def columns_by_role(given: Sequence[str] | None) -> dict[str, str] | None:
-    """Columns by role, from --column.
+def columns_by_role(
+    given: Sequence[str] | None, text_column: str | None = None
+) -> dict[str, str] | None:
+    """Columns by role, from --column and --text-column.
 
-    >>> columns_by_role(["name=photo", "label=species"])
-    {'name': 'photo', 'label': 'species'}
+    >>> columns_by_role(["name=photo", "label=species"], "body")
+    {'text': 'body', 'name': 'photo', 'label': 'species'}
     """
-    found = {}
+    found = {} if text_column is None else {"text": text_column}
     for text in given or []:
         role, equals, column = text.partition("=")
         if not equals or not column:

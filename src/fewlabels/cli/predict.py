@@ -15,7 +15,9 @@ from fewlabels.cli.label import Abstain
 def predict_command(
     images: Annotated[
         list[Path],
-        Argument(help="Images, folders of images, or a file of features.", metavar="IMAGES"),
+        Argument(
+            help="Images, folders of images, or a file of features or texts.", metavar="IMAGES"
+        ),
     ],
     model: Annotated[
         Path,
@@ -26,6 +28,8 @@ def predict_command(
         ),
     ],
     abstain: Abstain = 0.0,
+    column: options.Column = None,
+    text_column: options.TextColumn = None,
     device: options.Device = "auto",
     as_json: options.Json = False,
 ) -> None:
@@ -38,7 +42,13 @@ def predict_command(
     from fewlabels.labeling.outputs import to_csv
     from fewlabels.labeling.predict import predict_images
 
-    rows, remarks = predict_images(model, images, abstain=abstain, device=device)
+    rows, remarks = predict_images(
+        model,
+        images,
+        abstain=abstain,
+        device=device,
+        columns=options.columns_by_role(column, text_column),
+    )
     for remark in remarks:
         say(remark)
     if as_json:

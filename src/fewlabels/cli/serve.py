@@ -22,7 +22,7 @@ def serve_command(
     project: Annotated[
         Path,
         Argument(
-            help="Folder of images, file of features, or project. "
+            help="Folder of images, file of features, table of texts, or project. "
             "The project of PHOTOS is the folder PHOTOS.fewlabels beside it.",
             metavar="PHOTOS",
         ),
@@ -90,6 +90,8 @@ def serve_command(
         ),
     ] = False,
     class_from: options.ClassFrom = "deepest",
+    column: options.Column = None,
+    text_column: options.TextColumn = None,
     method: Method = None,
     settings: options.Set = None,
     backbone: Backbone = None,
@@ -104,6 +106,8 @@ def serve_command(
     fewlabels serve groceries.fewlabels --photos photos
 
     fewlabels serve photos --share --person anna
+
+    fewlabels serve texts.csv --text-column body
 
     fewlabels serve groceries.safetensors --api
     """
@@ -131,6 +135,7 @@ def serve_command(
             settings=options.single_knobs(settings),
             class_from=class_from,
             person=person,
+            columns=options.columns_by_role(column, text_column),
             on_remark=say,
         )
 

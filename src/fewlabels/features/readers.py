@@ -20,6 +20,7 @@ from fewlabels.unpickle import check_unfolded, load_plain
 
 BLOCKS = (".npy", ".npz")  # formats whose rows may come without labels, in equal blocks
 PICKLE_HOLDS = "a pickled dict of class -> list of feature vectors"
+ROWS_HOLD = "a table with a first line of column names"
 TABLE_HOLDS = "a column 'embedding' of vectors, perhaps columns 'path' and 'label'"
 LABELS_HOLD = "the labels (N,), names or whole numbers"
 
@@ -50,7 +51,7 @@ def read_features(
     ('cat', 'dog')
     """
     if tables.is_table(path):
-        found = tables.read_frame(path, columns)
+        found = tables.read_contents(tables.open_frame(path), columns)
         return FeatureSet.from_arrays(found.features, found.labels, names=found.names)
     if len(parts := split_names(str(path))) > 1:
         read = partial(
@@ -66,7 +67,10 @@ def read_features(
     if columns and suffix not in TABLES:
         raise InputError(f"columns must be left out for a {suffix} file, got {dict(columns)}.")
     with reading(path, holds=reader.holds):
-        contents = TABLES[suffix](path, columns) if suffix in TABLES else reader.read(path)
+        if suffix in TABLES:
+            contents = tables.read_contents(TABLES[suffix](path), columns)
+        else:
+            contents = reader.read(path)
     labels = contents.labels
     if per_class is not None:
         if suffix not in BLOCKS or labels is not None:
@@ -113,6 +117,20 @@ def join_features(parts: Sequence[FeatureSet], paths: Sequence[str]) -> FeatureS
         },
         first.names,
     )
+
+
+def read_table(source: Any, columns: Mapping[str, str] | None = None) -> tables.TableRows:
+    """The rows of a .csv or .parquet file, a DataFrame or a dataset, with vectors or texts.
+
+    Args:
+        source: As in `read_features`.
+        columns: By role, see `fewlabels.features.tables`.
+    """
+    if tables.is_table(source):
+        return tables.read_rows(tables.open_frame(source), columns)
+    path = Path(source)
+    with reading(path, holds=ROWS_HOLD):
+        return tables.read_rows(TABLES[path.suffix.lower()](path), columns)
 
 
 def block_labels(n_rows: int, per_class: int) -> NDArray[np.int64]:
@@ -215,14 +233,14 @@ class Reader(NamedTuple):
     holds: str
 
 
-TABLES = {".parquet": tables.read_parquet, ".csv": tables.read_csv}
+TABLES = {".parquet": tables.open_parquet, ".csv": tables.open_csv}
 _PICKLE = Reader(_read_pickle, PICKLE_HOLDS)
 READERS: dict[str, Reader] = {
     ".safetensors": Reader(storage.read, storage.FORMAT.holds),
     ".npz": Reader(_read_npz, "arrays 'features' (N, D), 'labels' (N,) and perhaps 'class_names'"),
     ".npy": Reader(_read_npy, "an array (N, D) of numbers"),
-    ".parquet": Reader(tables.read_parquet, TABLE_HOLDS),
-    ".csv": Reader(tables.read_csv, TABLE_HOLDS),
+    ".parquet": Reader(lambda path: tables.read_contents(tables.open_parquet(path)), TABLE_HOLDS),
+    ".csv": Reader(lambda path: tables.read_contents(tables.open_csv(path)), TABLE_HOLDS),
     ".pt": Reader(_read_pt, "tensors {'features', 'labels'} or {class: vectors}"),
     ".pkl": _PICKLE,
     ".plk": _PICKLE,  # the suffix of the authors' files

@@ -1,9 +1,13 @@
-"""Tables of embeddings: one row per item, with columns of its name, its label and its vector.
+"""Tables: one row per item, with columns of its name, its label, and its vector or its text.
 
 name        the first of path, file_name, image, name, id that is there; none: rows are numbered
 label       label, class or category; none: all rows are unlabelled
 embedding   a column of vectors (embedding, features, vector), or else the largest set of columns of
             one beginning and the numbers after it: e0, e1, e2
+text        text, body, sentence, ...: what the page shows, and where there is no vector, what the
+            vectors are made of. Where it is named, columns e0, e1, ... count only if named too
+image       paths of pictures, below the folder of the table: what the page shows
+audio       paths of sound files, likewise
 
 `columns` says it where a table has other names: {"name": "photo", "embedding": "e"}.
 """
@@ -23,17 +27,21 @@ from numpy.typing import NDArray
 from fewlabels.blanks import CONVERTED_BLANKS
 from fewlabels.errors import InputError, MissingExtraError, unknown_choice
 from fewlabels.features.storage import Contents
-from fewlabels.io.files import check_unpacked
+from fewlabels.io.files import check_unpacked, decode_text
 from fewlabels.io.words import listing, name_rows
 
 ROLES = {  # of columns, and the names that they usually have
     "name": ("path", "file_name", "filename", "file", "image_path", "image", "name", "id"),
     "label": ("label", "class", "category"),
     "embedding": ("embedding", "embeddings", "features", "feature", "vector"),
+    "text": ("text", "body", "sentence", "content", "question", "message"),
+    "image": (),
+    "audio": (),
 }
 NUMBERED = re.compile(r"(.*?)0*(\d+)")
 ROWS_AT_ONCE = 1024  # of a parquet file, whose size in memory is known only when they are read
 MOST_SHOWN = 12  # columns that a message names
+LONGEST_CELL = 1 << 28  # characters of a cell of a CSV file
 
 
 class Table(NamedTuple):
@@ -51,19 +59,42 @@ def check_columns(columns: Mapping[str, str] | None) -> None:
             raise unknown_choice("columns: the role of a column", role, ROLES)
 
 
-def read_contents(table: Table, columns: Mapping[str, str] | None = None) -> Contents:
-    """Vectors, labels and names of a table.
+class TableRows(NamedTuple):
+    """What a table holds of its rows."""
 
-    >>> cells = {"id": ["a", "b"], "species": ["owl", ""], "e0": ["1", "2"], "e1": ["0", "1"]}
-    >>> table = Table(list(cells), cells.__getitem__, cells.__getitem__)
-    >>> read_contents(table, {"label": "species"}).features.tolist()
-    [[1.0, 0.0], [2.0, 1.0]]
+    names: list[str] | None
+    labels: list[Any]
+    features: NDArray[Any] | None  # (N, D); None where it holds no vectors
+    texts: list[str] | None = None
+    images: list[str] | None = None  # paths
+    audio: list[str] | None = None
+    text_column: str = ""
+
+
+def read_rows(
+    table: Table, columns: Mapping[str, str] | None = None, *, vectors_needed: bool = False
+) -> TableRows:
+    """Names, labels, vectors and what is shown of all rows.
+
+    >>> cells = {"id": ["a", "b"], "body": ["Where is it?", "When?"]}
+    >>> read_rows(Table(list(cells), cells.__getitem__, cells.__getitem__)).texts
+    ['Where is it?', 'When?']
     """
     check_columns(columns)
-    chosen = {role: _find(table, role, (columns or {}).get(role)) for role in ROLES}
+    given = columns or {}
+    chosen = {role: _find(table, role, given.get(role)) for role in ROLES}
     label, name = chosen["label"], chosen["name"]
-    features = _read_vectors(table, chosen["embedding"])
-    labels: list[Any] = [None] * len(features)
+    features = None
+    if vectors_needed or _has_vectors(table, chosen["embedding"], "text" in given):
+        features = _read_vectors(table, chosen["embedding"])
+    elif chosen["text"] is None:
+        raise _no_vectors(table)
+    shown = {
+        role: None if (column := chosen[role]) is None else [*map(_to_text, table.values(column))]
+        for role in ("text", "image", "audio")
+    }
+    n_rows = len(features) if features is not None else len(shown["text"] or [])
+    labels: list[Any] = [None] * n_rows
     if label is not None:
         labels = [None if each in CONVERTED_BLANKS else each for each in table.values(label)]
     names = None
@@ -72,10 +103,49 @@ def read_contents(table: Table, columns: Mapping[str, str] | None = None) -> Con
         twice = [each for each, times in Counter(names).most_common(1) if times > 1]
         if twice:
             raise InputError(
-                f"column '{name}' must name each row once, got '{twice[0]}' more than once. "
+                f"column '{name}' must name each row once, got '{twice[0][:80]}' more than once. "
                 "Choose another with columns={'name': ...}."
             )
-    return Contents(features, labels, names=names)
+    return TableRows(
+        names,
+        labels,
+        features,
+        shown["text"],
+        shown["image"],
+        shown["audio"],
+        chosen["text"] or "",
+    )
+
+
+def read_contents(table: Table, columns: Mapping[str, str] | None = None) -> Contents:
+    """Vectors, labels and names of a table.
+
+    >>> cells = {"id": ["a", "b"], "species": ["owl", ""], "e0": ["1", "2"], "e1": ["0", "1"]}
+    >>> table = Table(list(cells), cells.__getitem__, cells.__getitem__)
+    >>> read_contents(table, {"label": "species"}).features.tolist()
+    [[1.0, 0.0], [2.0, 1.0]]
+    """
+    rows = read_rows(table, columns, vectors_needed=True)
+    return Contents(rows.features, rows.labels, names=rows.names)
+
+
+def _has_vectors(table: Table, column: str | None, is_text: bool) -> bool:
+    return column is not None or (not is_text and bool(_numbered(table.columns)))
+
+
+def _to_text(value: Any) -> str:
+    """A cell as text; a missing one is empty."""
+    if isinstance(value, str):
+        return value
+    return "" if (text := str(value)) in CONVERTED_BLANKS else text
+
+
+def _no_vectors(table: Table) -> InputError:
+    return InputError(
+        "a table must hold a column 'embedding', columns e0, e1, ..., or a column of texts, got "
+        f"{listing(table.columns, most=MOST_SHOWN)}. Name it with columns={{'embedding': ...}} or "
+        "columns={'text': ...}."
+    )
 
 
 def _find(table: Table, role: str, wanted: str | None) -> str | None:
@@ -102,10 +172,7 @@ def _read_vectors(table: Table, column: str | None) -> NDArray[Any]:
         groups.get(column, []) if column is not None else max(groups.values(), key=len, default=[])
     )
     if not found:
-        raise InputError(
-            "a table must hold a column 'embedding', or columns e0, e1, ..., got "
-            f"{listing(table.columns, most=MOST_SHOWN)}. Name it with columns={{'embedding': ...}}."
-        )
+        raise _no_vectors(table)
     return np.stack([_to_numbers(table.values(each), each) for each in found], axis=1)
 
 
@@ -144,11 +211,17 @@ def _is_number(value: Any) -> bool:
     return True
 
 
-def read_csv(path: Path, columns: Mapping[str, str] | None = None) -> Contents:
+def open_csv(path: Path) -> Table:
     """A .csv file; a column of vectors has cells such as [0.1, 0.2] or 0.1 0.2."""
-    text = path.read_text(encoding="utf-8-sig")
+    text = decode_text(path, path.read_bytes())
     separator = max(",;\t", key=text.partition("\n")[0].count)
-    header, *rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    limit = csv.field_size_limit(LONGEST_CELL)  # of all readers of this process
+    try:
+        header, *rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    except ValueError:
+        raise InputError("the file must have a first line of column names, got none.") from None
+    finally:
+        csv.field_size_limit(limit)
     rows = [row for row in rows if row]
     for number, row in enumerate(rows):
         if len(row) != len(header):
@@ -164,7 +237,7 @@ def read_csv(path: Path, columns: Mapping[str, str] | None = None) -> Contents:
     def vectors(column: str) -> NDArray[Any]:
         return np.array([_parse(cell, row, column) for row, cell in enumerate(values(column))])
 
-    return read_contents(Table(header, values, vectors), columns)
+    return Table(header, values, vectors)
 
 
 def _parse(cell: str, row: int, column: str) -> list[float]:
@@ -179,7 +252,7 @@ def _parse(cell: str, row: int, column: str) -> list[float]:
         ) from None
 
 
-def read_parquet(path: Path, columns: Mapping[str, str] | None = None) -> Contents:
+def open_parquet(path: Path) -> Table:
     """A .parquet file."""
     try:
         from pyarrow import Table as ArrowTable
@@ -198,7 +271,7 @@ def read_parquet(path: Path, columns: Mapping[str, str] | None = None) -> Conten
             n_bytes += batch.nbytes
             check_unpacked(path, n_bytes)
         table = ArrowTable.from_batches(batches, content.schema_arrow)
-    return read_contents(_of_arrow(table), columns)
+    return _of_arrow(table)
 
 
 def _of_arrow(table: Any) -> Table:
@@ -222,7 +295,7 @@ def is_table(source: object) -> bool:
     return hasattr(source, "iloc") or hasattr(source, "with_format")
 
 
-def read_frame(source: Any, columns: Mapping[str, str] | None = None) -> Contents:
+def open_frame(source: Any) -> Table:
     """A pandas DataFrame, or a Hugging Face dataset whose class numbers get their names."""
     if not hasattr(source, "iloc"):
         given = source.features
@@ -237,7 +310,7 @@ def read_frame(source: Any, columns: Mapping[str, str] | None = None) -> Content
                 return values
             return [None if each is None or each < 0 else labels[column][each] for each in values]
 
-        return read_contents(table._replace(values=named), columns)
+        return table._replace(values=named)
 
     def vectors(column: str) -> NDArray[Any]:
         lengths = sorted({len(each) for each in source[column]})
@@ -250,6 +323,4 @@ def read_frame(source: Any, columns: Mapping[str, str] | None = None) -> Content
 
     names = [str(each) for each in source.columns]
     by_name = dict(zip(names, source.columns, strict=True))
-    return read_contents(
-        Table(names, lambda column: source[by_name[column]].tolist(), vectors), columns
-    )
+    return Table(names, lambda column: source[by_name[column]].tolist(), vectors)

@@ -1,5 +1,6 @@
 """Files that are written completely or not at all, and one wording of errors of files."""
 
+import codecs
 import hashlib
 import os
 import re
@@ -224,6 +225,19 @@ def reading(path: Path, *, holds: str) -> Iterator[None]:
         raise
     except Exception as error:  # parsers raise errors of any class on damaged bytes
         raise unreadable(path, error, holds=holds) from error
+
+
+def decode_text(path: Path, content: bytes) -> str:
+    """The text of a file in UTF-8, or in UTF-16 with its mark; anything else is refused."""
+    utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    try:
+        return content.decode("utf-16" if utf16 else "utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise FileFormatError(
+            f"{path}, line {line}: the file must be text in UTF-8, got another encoding. "
+            "Save it as 'CSV UTF-8'."
+        ) from None
 
 
 def check_zip(path: Path) -> None:

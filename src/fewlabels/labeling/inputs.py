@@ -7,19 +7,24 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fewlabels.backbones.encoder import QUALITIES
+from fewlabels.backbones.text import TEXT_QUALITIES
 from fewlabels.data import ImageSet, read_images
 from fewlabels.data.datasets import image_column, read_dataset
 from fewlabels.data.listing import SUFFIXES, remark_unreadable
 from fewlabels.errors import FileFormatError, InputError
 from fewlabels.features import FeatureSet, read_features
-from fewlabels.features.tables import is_table
+from fewlabels.features.labels import number_labels
+from fewlabels.features.readers import TABLES, read_table
+from fewlabels.features.tables import TableRows, is_table
 from fewlabels.io.files import require_file
-from fewlabels.io.words import count
+from fewlabels.io.words import count, listing
 from fewlabels.labeling.agreement import Agreement, find_agreement
 from fewlabels.labeling.boxes import crop_images
 from fewlabels.labeling.collection import (
     Collection,
     Extraction,
+    Shown,
     known_names,
     remark_problems,
 )
@@ -76,11 +81,12 @@ class Inputs:
                 items.features, [-1] * len(items), [], items.provenance, items.names
             ),
             title=items.title,
-            root=items.root,
+            root=items.root if items.shown is None else None,
             backbone=self.backbone,
             stamps=self.stamps,
             labels=self.labels,
             people=self.people,
+            shown=items.shown,
         )
 
 
@@ -92,6 +98,7 @@ class Named(NamedTuple):
     features: Path | None  # the file of its features; None for a folder
     backbone: str | None = None  # of a project, "" for given features; None for anything else
     given: FeatureSet | ImageSet | None = None  # in memory, where no path was named
+    rows: TableRows | None = None  # of a table, which has vectors, or texts to encode
 
     @property
     def is_project(self) -> bool:
@@ -100,7 +107,10 @@ class Named(NamedTuple):
 
     def check_backbone(self, given: str | None) -> None:
         """Refuse a backbone that would have no effect."""
-        if given is None or self.features is None or given == self.backbone:
+        names = (given, QUALITIES.get(given or ""), TEXT_QUALITIES.get(given or ""))
+        if given is None or self.features is None or self.backbone in names:
+            return
+        if self.rows is not None and self.rows.texts is not None:
             return
         what = "which holds features already"
         if self.is_project:
@@ -113,9 +123,10 @@ def identify(source: Any, columns: Mapping[str, str] | None = None) -> Named:
     """Find out what was named.
 
     Args:
-        source: Path of a project, a folder of images or a file of features; or a FeatureSet, a
-            pandas DataFrame of embeddings, or a Hugging Face dataset of images or embeddings.
-        columns: Of a table, as in `read_features`.
+        source: Path of a project, a folder of images, a file of features or a table of texts; or a
+            FeatureSet, a pandas DataFrame of embeddings or texts, or a Hugging Face dataset of
+            images, embeddings or texts.
+        columns: Of a table, as in `read_table`.
     """
     if isinstance(source, FeatureSet):
         return Named(Path("features"), None, Path("features"), given=source)
@@ -124,7 +135,7 @@ def identify(source: Any, columns: Mapping[str, str] | None = None) -> Named:
     if is_table(source):
         if not hasattr(source, "iloc") and not columns and image_column(source) is not None:
             return identify(read_dataset(source))
-        return identify(read_features(source, labels_needed=False, columns=columns))
+        return Named(Path("table"), None, Path("table"), rows=read_table(source, columns))
     path = Path(source)
     if is_project(path):
         with Project.open(path) as project:
@@ -137,7 +148,8 @@ def identify(source: Any, columns: Mapping[str, str] | None = None) -> Named:
             f"or use `fewlabels predict {path.name} --model MODEL`."
         )
     require_file(path, holds="features")
-    return Named(path, None, path)
+    rows = read_table(path, columns) if path.suffix.lower() in TABLES else None
+    return Named(path, None, path, rows=rows)
 
 
 def read_inputs(
@@ -187,6 +199,8 @@ def read_inputs(
         )
     if isinstance(named.given, ImageSet):
         return _read_images(named.given, labels, extraction, enough=enough, truth=truth)
+    if named.rows is not None:
+        return _read_table(named, named.rows, labels, truth, extraction, enough=enough)
     features = named.given
     if features is None:
         features = read_features(named.path, labels_needed=False, columns=columns)
@@ -351,31 +365,110 @@ def _size(images: ImageSet, index: int) -> int:
 def _read_features(
     features: FeatureSet, title: str, labels: Path | None, truth: str | None
 ) -> Inputs:
+    names = Collection.of_features(features).names
+    numbers = zip(names, features.labels, strict=True)
+    own = {name: features.class_names[number] for name, number in numbers if number >= 0}
+    given, true = _read_given(names, own, labels, truth)
     collection = Collection.of_features(features, title=title)
+    remarks = (*(true.remarks if true else ()), *given.remarks)
+    true_labels = None if true is None else true.labels
+    return Inputs(collection, _imported(given.labels), remarks, "", len(collection), true_labels)
+
+
+def _read_given(
+    names: Sequence[str], own: Mapping[str, str], labels: Path | None, truth: str | None
+) -> tuple[LabelsRead, LabelsRead | None]:
+    """The labels of items without a folder: their own, or those of a CSV file; and true ones."""
     if labels is None:
-        given = LabelsRead(
-            {
-                name: features.class_names[number]
-                for name, number in zip(collection.names, features.labels, strict=True)
-                if number >= 0
-            }
-        )
+        given = LabelsRead(dict(own))
     elif labels.is_dir():
         raise InputError(
             f"labels must be a CSV file where features are given, got the folder {labels}."
         )
     else:
-        given = read_labels(labels, collection.names)
-    true = read_truth(truth, collection.names, root=None)
+        given = read_labels(labels, names)
+    return given, None if truth is None else read_truth(truth, names, root=None)
+
+
+def _read_table(
+    named: Named,
+    rows: TableRows,
+    labels: Path | None,
+    truth: str | None,
+    extraction: Extraction,
+    *,
+    enough: bool,
+) -> Inputs:
+    """A table with vectors, or with texts that are encoded here."""
+    encodes = rows.texts is not None and (rows.features is None or bool(extraction.backbone))
+    all_names = rows.names or [f"row {number}" for number in range(len(rows.labels))]
+    kept, remarks = list(range(len(all_names))), list[str]()
+    texts = rows.texts or []
+    if encodes:
+        kept = [row for row in kept if texts[row].strip()]
+        if not kept:
+            raise InputError(f"column '{rows.text_column}' must hold texts, got only empty cells.")
+        if n_empty := len(all_names) - len(kept):
+            empty = [name for row, name in enumerate(all_names) if not texts[row].strip()]
+            remarks.append(f"{count(n_empty, 'row')} without a text left out: {listing(empty)}.")
+    names = [all_names[row] for row in kept]
+    numbers, class_names = number_labels([rows.labels[row] for row in kept])
+    own = {
+        name: class_names[number]
+        for name, number in zip(names, numbers, strict=True)
+        if number >= 0
+    }
+    given, true = _read_given(names, own, labels, truth)
+    if enough:
+        _check_enough(given, tuple(names))
+    features, provenance, backbone = rows.features, {"file": named.path.name}, ""
+    if encodes:
+        encoded = extraction.encode([texts[row] for row in kept])
+        features, backbone = encoded.features, encoded.provenance["backbone"]
+        provenance |= {**encoded.provenance, "text_column": rows.text_column}
+        remarks += encoded.remarks
+    assert features is not None
+    found = FeatureSet.from_arrays(features, [-1] * len(names), [], provenance, names)
+    shown, more = _find_shown(named, rows, kept)
+    collection = Collection.of_features(found, title=named.path.stem).with_shown(shown)
+    remarks += [*more, *(true.remarks if true else ()), *given.remarks]
+    true_labels = None if true is None else true.labels
     return Inputs(
         collection,
         _imported(given.labels),
-        (*true.remarks, *given.remarks),
-        "",
+        tuple(remarks),
+        backbone,
         len(collection),
-        None if truth is None else true.labels,
+        true_labels,
         people=given.people,
     )
+
+
+def _find_shown(named: Named, rows: TableRows, kept: Sequence[int]) -> tuple[Shown, list[str]]:
+    """What is shown of these rows, and a remark about files that are not there.
+
+    Names that are paths of images beside the table are shown as pictures without being asked.
+    """
+    root = named.path.parent.resolve() if named.path.is_file() else Path.cwd()
+    images = rows.images
+    if images is None and rows.texts is None and rows.names and rows.names[0]:
+        first = rows.names[0]
+        is_image = first.lower().endswith(SUFFIXES) and (root / first).is_file()
+        images = rows.names if is_image else None
+    remarks = []
+    for what, paths in (("picture", images), ("sound file", rows.audio)):
+        named_paths = [] if paths is None else [paths[row] for row in kept if paths[row]]
+        lost = [path for path in named_paths if not (root / path).is_file()]
+        if lost:
+            remarks.append(
+                f"{count(len(lost), what)} not found below {root}: {listing(lost)}. "
+                "Paths are relative to the folder of the table."
+            )
+
+    def of_kept(values: Sequence[str] | None) -> tuple[str, ...] | None:
+        return None if values is None else tuple(values[row] for row in kept)
+
+    return Shown(root, of_kept(rows.texts), of_kept(images), of_kept(rows.audio)), remarks
 
 
 def _read_project(path: Path, labels: Path | None, truth: str | None, class_from: str) -> Inputs:

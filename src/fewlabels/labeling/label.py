@@ -23,7 +23,7 @@ from fewlabels.labeling.outputs import (
     write_label_studio,
     write_table,
 )
-from fewlabels.labeling.predict import check_model, save_model
+from fewlabels.labeling.predict import check_model, check_repeatable, save_model
 from fewlabels.labeling.report import write_report
 from fewlabels.labeling.subclasses import check_separator
 
@@ -62,15 +62,18 @@ def label_folder(
     Everything that can be refused is refused before the images are read.
 
     Args:
-        photos: Folder of images, file of features, or labelling project; or a FeatureSet, a pandas
-            DataFrame of embeddings, or a Hugging Face dataset of images or embeddings.
+        photos: Folder of images, file of features, table of texts, or labelling project; or a
+            FeatureSet, a pandas DataFrame of embeddings or texts, or a Hugging Face dataset of
+            images, embeddings or texts.
         labels: CSV file with columns path and label, or folder with one sub-folder per class. If
             left out: sub-folders of `photos`, labels in the file, or decisions in the project.
         output: Where the labels are written: .csv or .parquet.
         method: Name of the method.
         settings: Values of its knobs other than the defaults, by name.
-        backbone: efficientnet-lite0 (the default), timm:NAME, hf:ORG/NAME, the path of a
-            checkpoint, or several: "a+b".
+        backbone: "fast" (efficientnet-lite0, the default), "good" (efficientnet-lite2) or "best"
+            (both side by side); or timm:NAME, hf:ORG/NAME, the path of a
+            checkpoint, or several: "a+b". Of texts: minilm, wordllama, tfidf or st:ORG/NAME; by
+            default the first of these that is installed.
         abstain: Confidence, 0 to 1, below which a label is left out; it stays as the guess.
         accuracy: Instead of `abstain`: as many labels are left out as it takes for this fraction of
             the others to be right, as expected from your own labels.
@@ -83,8 +86,8 @@ def label_folder(
         class_from: Which sub-folder names the class: "deepest"; "path" for all of them, as in
             "animal/dog"; or the number of a level, "1" for the first. Folders of cameras (DCIM,
             100CANON) and of splits (train, test) are passed over.
-        columns: Of a table of embeddings: which column is "name", "label" and "embedding", where
-            they have other names.
+        columns: Of a table: which column is "name", "label", "embedding" or "text", where they have
+            other names; and which has the paths of an "image" or of "audio" to show.
         boxes: Boxes in the images of a folder (CSV, COCO or MegaDetector JSON): each crop is an
             item, called IMAGE#BOX.
         report: Where a report is written (.html).
@@ -151,6 +154,7 @@ def label_folder(
             check_suffix(argument, file, [suffix])
     if model is not None:
         check_model(model)
+        check_repeatable(named, backbone)
     folders = {"copy_to": copy_to, "link_to": link_to}
     for argument, folder in folders.items():
         if folder is not None:

@@ -1,6 +1,5 @@
 """Labels that a person gave: read from a CSV file or from folder names, keyed by item name."""
 
-import codecs
 import csv
 import io
 import os
@@ -12,10 +11,11 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from fewlabels.errors import FileFormatError, InputError
+from fewlabels.io.files import decode_text
 from fewlabels.io.words import count, listing, unescape_formula
 from fewlabels.labeling.journal import IMPORT, MODEL, PERSON
 
-NAME_COLUMNS = ("path", "file_name", "filename", "file", "image", "name")
+NAME_COLUMNS = ("path", "file_name", "filename", "file", "image", "name", "id")
 LABEL_COLUMNS = ("label", "class", "category")
 OWN_COLUMNS = ("origin", "confidence", "none_of_these", "guess", "person")  # that fewlabels wrote
 FOLDERS = "folders"  # as true labels: the names of the sub-folders
@@ -454,15 +454,7 @@ def _read_text(path: Path) -> str:
         raise FileFormatError(
             f"{path} is a spreadsheet. Open it and save it as 'CSV UTF-8', then give that file."
         )
-    utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    try:
-        return content.decode("utf-16" if utf16 else "utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise FileFormatError(
-            f"{path}, line {line}: the file must be text in UTF-8, got another encoding. "
-            "Save it as 'CSV UTF-8'."
-        ) from None
+    return decode_text(path, content)
 
 
 def _short(label: str) -> str:

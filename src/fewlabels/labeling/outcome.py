@@ -143,7 +143,9 @@ class Outcome:
     def advice(self) -> str:
         """Whether to continue labelling."""
         of_class = ~self.of_no_class
-        return advise(self.answer.among(of_class), self.numbers[of_class], self.estimate)
+        noun = self.inputs.collection.noun
+        answer, numbers = self.answer.among(of_class), self.numbers[of_class]
+        return advise(answer, numbers, self.estimate, noun=noun)
 
     @property
     def none_of_these(self) -> list[float] | None:
@@ -175,8 +177,10 @@ class Outcome:
     def similar(self) -> list[str]:
         """A remark about near-duplicates, if the method looks for them and there are any."""
         alike = getattr(self.vectors.prepared, "alike", None)
-        names = self.inputs.collection.names
-        return [] if alike is None else remark_similar(alike.numpy(), names)
+        collection = self.inputs.collection
+        if alike is None:
+            return []
+        return remark_similar(alike.numpy(), collection.names, noun=collection.noun)
 
     def suggest(self, n: int) -> list[str]:
         """The names of the n items to label next; marked ones are decided already."""
@@ -241,8 +245,9 @@ class Outcome:
         """The result in a few lines."""
         found = self.summary()
         left_out, of_no_class = found["left_out"], found["of_no_class"]
+        noun = self.inputs.collection.noun
         lines = [
-            f"{found['images']:,} images, {len(self.class_names)} classes: "
+            f"{count(found['images'], noun)}, {len(self.class_names)} classes: "
             f"{found['given']:,} labels given, {found['labelled']:,} found"
             + (f", {of_no_class:,} of no class as you said" if of_no_class else "")
             + (f", {left_out:,} left out as too doubtful." if left_out else ".")
@@ -256,7 +261,7 @@ class Outcome:
                 lines.append(describe_rivals(self.estimate, self.hidden_right))
         named = zip(self.class_names, self.sizes, strict=True)
         sizes = (f"{name} {size.low:,} to {size.high:,}" for name, size in named)
-        lines.append(f"Images per class: {listing(sizes, most=MOST_SHOWN)}.")
+        lines.append(f"{noun.capitalize()}s per class: {listing(sizes, most=MOST_SHOWN)}.")
         if self.contradictions:
             names, classes = self.inputs.collection.names, self.class_names
             wrong = (f"{names[row]} (like {classes[way]})" for row, way, _ in self.contradictions)
@@ -411,10 +416,12 @@ def suggest_next(
     vectors = prepare(collection.features, method=method, settings=settings)
     found = suggest(vectors, numbers, None, n=n + len(marks))
     names = [name for name in (collection.names[row] for row in found) if name not in marks]
-    return names[:n], advise(None, numbers, None)
+    return names[:n], advise(None, numbers, None, noun=collection.noun)
 
 
-def remark_similar(alike: NDArray[np.int64], names: Sequence[str]) -> list[str]:
+def remark_similar(
+    alike: NDArray[np.int64], names: Sequence[str], *, noun: str = "image"
+) -> list[str]:
     """A remark about near-duplicates, from the group of each item, (N,), if there are any.
 
     >>> remark_similar(np.array([0, 1, 1]), ["a.jpg", "b.jpg", "c.jpg"])[0].split(". ")[0]
@@ -426,7 +433,7 @@ def remark_similar(alike: NDArray[np.int64], names: Sequence[str]) -> list[str]:
         return []
     one, other = np.flatnonzero(alike == sizes.argmax())[:2]
     return [
-        f"{count(n, 'image')} are near-duplicates of others, such as {names[one]} and "
+        f"{count(n, noun)} are near-duplicates of others, such as {names[one]} and "
         f"{names[other]}. Where labels come in such groups, they are hidden together, so that the "
         "estimate of accuracy is not too high."
     ]

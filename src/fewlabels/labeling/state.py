@@ -159,7 +159,7 @@ class Told:
             "undo": None if state.undo is None else state.undo._asdict(),
             "redo": None if state.redo is None else state.redo._asdict(),
             "conflicts": [[row, dict(each)] for row, each in state.conflicts.items()],
-            "advice": advise(answer, numbers, estimate),
+            "advice": advise(answer, numbers, estimate, noun=self.collection.noun),
         }
 
     def _show(self, state: State) -> Shown:

@@ -92,21 +92,27 @@ def list_outliers(none_of_these: Sequence[float] | NDArray[np.floating]) -> list
     return [int(row) for row in order[probabilities[order] >= LIMITS.outlier]]
 
 
-def advise(answer: Answer | None, labels: NDArray[np.int64], estimate: Estimate | None) -> str:
-    """One sentence: continue labelling, or stop."""
+def advise(
+    answer: Answer | None,
+    labels: NDArray[np.int64],
+    estimate: Estimate | None,
+    *,
+    noun: str = "image",
+) -> str:
+    """One sentence: continue labelling, or stop; `noun` is what an item is called."""
     if answer is None:
-        return "Label at least one image of two classes to begin."
+        return f"Label at least one {noun} of two classes to begin."
     unknown = labels < 0
     if not unknown.any():
-        return "Every image has your label."
+        return f"Every {noun} has your label."
     if estimate is None:
         if np.bincount(labels[~unknown]).max() > 1:
             return "Accuracy is being estimated."
-        return "Label a second image of a class, so that accuracy can be estimated."
+        return f"Label a second {noun} of a class, so that accuracy can be estimated."
     n_doubtful = int((answer.confidences[unknown] < doubtful_below(estimate)).sum())
-    doubtful = f"{count(n_doubtful, 'image is', 'images are')} doubtful"
+    doubtful = f"{count(n_doubtful, f'{noun} is', f'{noun}s are')} doubtful"
     if n_doubtful == 0:
-        doubtful = "no image is doubtful"
+        doubtful = f"no {noun} is doubtful"
     if estimate.low >= LIMITS.good_enough:
         right = f"{estimate.n_right:,} of {estimate.n_hidden:,} hidden labels were predicted right"
         then = "Check the doubtful ones" if n_doubtful else "You may stop"

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fewlabels.data import ImageSet, read_images
 from fewlabels.data.bursts import SECONDS, check_seconds
 from fewlabels.errors import FileFormatError, InputError
-from fewlabels.features import FeatureSet, read_features
+from fewlabels.features import FeatureSet
 from fewlabels.features.extraction import Progress
 from fewlabels.features.store import FeatureStore
 from fewlabels.io.cache import remember_links
@@ -34,7 +34,7 @@ from fewlabels.labeling.exports.splits import (
     find_groups,
     split_groups,
 )
-from fewlabels.labeling.inputs import Named, identify
+from fewlabels.labeling.inputs import Named, identify, read_inputs
 from fewlabels.labeling.journal import IMPORT, MODEL, PERSON
 from fewlabels.labeling.journal import NONE as NO_CLASS
 from fewlabels.labeling.labels_file import (
@@ -263,17 +263,15 @@ def _of_project(
 def _of_folder(named: Named, labels: str | Path | None, class_from: str) -> Found:
     remarks = list[str]()
     if named.root is None:
-        features = read_features(named.path, labels_needed=False)
-        collection = Collection.of_features(features)
+        inputs = read_inputs(named, extraction=Extraction())
+        collection = inputs.collection
         names, files = list(collection.names), dict[str, Path]()
-        own = {
-            name: features.class_names[number]
-            for name, number in zip(names, features.labels, strict=True)
-            if number >= 0
-        }
+        own = inputs.labels
 
         def features_of(how: Extraction) -> FeatureSet:  # noqa: ARG001 - they are there
-            return features
+            return FeatureSet.from_arrays(
+                collection.features, [-1] * len(names), [], collection.provenance, names
+            )
 
     else:
         images = read_images(named.root)

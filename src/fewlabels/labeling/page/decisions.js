@@ -3,7 +3,7 @@
 import * as api from "./api.js";
 import { focus, forget, grid, relayout } from "./display.js";
 import { $, ask, batchWords, toast } from "./panels.js";
-import { acting, className, mark, mine, number, page, skipped } from "./shared.js";
+import { acting, className, count, mark, mine, number, page, skipped } from "./shared.js";
 
 const POLL = 450; // milliseconds between requests for what takes longer: the thorough answer, then the outliers
 const WATCH = 3000; // and for decisions in other windows
@@ -83,7 +83,7 @@ export async function confirmSection(section, all = false) {
     // Confidences are rounded down: the mean is half a step more.
     const { confidence, step } = page.state;
     const wrong = Math.round(chosen.reduce((sum, item) => sum + Math.max(0, 1000 - step / 2 - confidence[item]), 0) / 1000);
-    const words = `${number(doubtful)} of these ${number(chosen.length)} images ${doubtful === 1 ? "is" : "are"} doubtful, or may be none of the classes` + (wrong ? `; about ${number(wrong)} of the labels may be wrong.` : ".");
+    const words = `${number(doubtful)} of these ${count(chosen.length, "image")} ${doubtful === 1 ? "is" : "are"} doubtful, or may be none of the classes` + (wrong ? `; about ${number(wrong)} of the labels may be wrong.` : ".");
     if (!(await ask(`Confirm all ${number(chosen.length)} as “${section.title}”?`, words, { yes: `Confirm all ${number(chosen.length)}`, no: "Look at them first" }))) return false;
   }
   const done = new Set(chosen);

@@ -7,7 +7,7 @@ import { Layout } from "./layout.js";
 import { drawMap, revealOnMap } from "./map.js";
 import { $, color, percent, showCandidates, showClasses, showHistory, showOutliers, showPicture, showProgress } from "./panels.js";
 import { byName, matches, sections } from "./sections.js";
-import { acting, beginning, className, doubtful, largePicture, mark, mine, none, number, outliers, page, percentWrong, picture, skipped } from "./shared.js";
+import { acting, beginning, className, count, doubtful, largePicture, mark, mine, none, noun, number, outliers, page, percentWrong, picture, skipped } from "./shared.js";
 
 const SIZES = [72, 88, 112, 144, 192];
 const DETAILS = 90; // milliseconds without a move before the candidates of an image are requested
@@ -16,6 +16,8 @@ const N_STRIP = 8; // selected images that are shown beside the grid
 const N_EXAMPLES = 4; // labelled images of a likely class
 const N_KNOWN = 500; // images whose candidates are kept
 const WIDE = matchMedia("(min-width: 1001px)"); // where the selected picture is shown large
+
+const TEXT_SIZE = 160; // pixels of a tile that shows a text, at the usual size
 
 let size = matchMedia("(max-width: 640px), (max-height: 560px)").matches ? 1 : 2;
 let above = null; // the section at the top of the screen
@@ -49,9 +51,10 @@ function describe(item) {
   return {
     name: project.names[item],
     picture: picture(item),
+    text: page.project.texts?.[item],
     label: label && beginning() && !who ? `${label}?` : label,
     color: state.labels[item] < 0 ? "var(--line)" : color(state.labels[item]),
-    words: [project.names[item], label || "no label", words, page.missing.has(item) && "file is missing"].filter(Boolean).join(", "),
+    words: [project.names[item], project.texts?.[item], label || "no label", words, page.missing.has(item) && "file is missing"].filter(Boolean).join(", "),
     note: page.missing.has(item) ? "File is missing" : !who && strange && label ? `Probably none of your classes (${percent(strange)}); closest: ${label}` : [label || "no label", words].filter(Boolean).join(", "),
     mine: { 1: "mine", 2: "mine given", 3: "mine given", 4: "mine", 5: "mine skipped", 6: "mine skipped" }[mark(item)],
     sign: { 4: "∅", 5: "?", 6: "≠" }[mark(item)] ?? "✓",
@@ -68,7 +71,7 @@ export function relayout({ keep } = {}) {
   const width = $("grid").clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
   const gap = parseFloat(style.getPropertyValue("--gap")) || 6;
   const before = page.layout;
-  const layout = (page.layout = grid.layout = new Layout(sections(), { width, gap, wish: SIZES[size] }));
+  const layout = (page.layout = grid.layout = new Layout(sections(), { width, gap, wish: page.project.texts && !page.project.pictures ? Math.round((TEXT_SIZE * SIZES[size]) / 112) : SIZES[size] }));
   page.focused = stay(before, layout);
   page.selected = new Set([...page.selected].filter((item) => layout.place.has(item)));
   grid.canvas.style.height = `${layout.total}px`;
@@ -155,12 +158,12 @@ function showBar() {
   const section = (current = (onWholeMap() || grid.inSight(page.focused) ? page.layout.sectionOf(page.focused) : null) ?? above);
   const { open = [], sure = [] } = section ?? {};
   const ofClass = section?.way !== undefined;
-  const title = section?.title ?? "No images";
+  const title = section?.title ?? `No ${noun()}s`;
   if ($("pinned-title").textContent !== title) $("pinned-title").textContent = title; // announced
   $("pinned-swatch").hidden = !ofClass;
   if (ofClass) $("pinned-swatch").style.background = color(section.way);
   const first = section?.key === "none";
-  $("pinned-note").textContent = first ? "Begin: choose an image and name its class" : section?.note ?? "";
+  $("pinned-note").textContent = first ? `Begin: choose ${noun() === "image" ? "an image" : `a ${noun()}`} and name its class` : section?.note ?? "";
   $("above").hidden = !above || above.key === section?.key;
   $("above").textContent = above?.title ?? "";
   $("rename").hidden = $("pinned-confirm").hidden = !ofClass;
@@ -190,8 +193,9 @@ export function inspect() {
   for (const each of labelled) labels.set(className(each), (labels.get(className(each)) ?? 0) + 1);
   const tally = [...labels].sort((a, b) => b[1] - a[1]).map(([label, n]) => `${number(n)} ${label}`);
   showPicture(page.missing.has(item) ? "" : picture(item), item);
+  showText(item, several);
   showStrip(several ? items : []);
-  $("item-name").textContent = several ? `${number(items.length)} images selected` : project.names[item];
+  $("item-name").textContent = several ? `${count(items.length, "image")} selected` : project.names[item];
   $("item-note").textContent = several ? `${tally.slice(0, 4).join(" · ")}${tally.length > 4 ? " · …" : ""}` : describe(item).note;
   // What Enter does: confirm, or name what has no label or probably no class.
   const naming = namesNew();
@@ -251,6 +255,23 @@ export function forget({ all = false } = {}) {
   const about = known.get(shown);
   known.clear();
   if (about && !all) known.set(shown, about);
+}
+
+// The text of the item, whole as soon as it is there, and its sound.
+function showText(item, several) {
+  const { texts, sounds } = page.project;
+  const shown = $("item-text");
+  shown.hidden = !texts || several;
+  if (texts && shown.dataset.item !== String(item)) {
+    shown.dataset.item = item;
+    shown.textContent = texts[item];
+    shown.scrollTop = 0;
+    if (texts[item].endsWith("…"))
+      api.text(item).then(({ text }) => shown.dataset.item === String(item) && (shown.textContent = text)).catch(() => null);
+  }
+  const sound = $("sound");
+  sound.hidden = !sounds || several;
+  if (sounds && sound.dataset.item !== String(item)) Object.assign(sound, { src: `/audio/${item}` }).dataset.item = item;
 }
 
 function thumbnail(item) {

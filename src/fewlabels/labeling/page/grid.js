@@ -108,7 +108,7 @@ export class Grid {
       });
       frame.append(image);
     } else {
-      frame.append(element("div", "words", about.name));
+      frame.append(element("div", about.text === undefined ? "words" : "words text", about.text ?? about.name));
     }
     const tile = { root, frame, image, picture: about.picture, extras: [] };
     this.tiles.set(item, tile);

@@ -306,7 +306,7 @@ function hover(item, x = 0, y = 0) {
   const [image, words] = card.children;
   image.hidden = !page.project.pictures;
   if (page.project.pictures && image.dataset.item !== String(item)) Object.assign(image, { src: picture(item) }).dataset.item = item;
-  words.textContent = describe(item);
+  words.textContent = [page.project.texts?.[item], describe(item)].filter(Boolean).join(" — ");
   const [width, height] = [card.offsetWidth, card.offsetHeight];
   card.style.left = `${x + 18 + width > size.width ? x - width - 18 : x + 18}px`;
   card.style.top = `${Math.max(4, Math.min(size.height - height - 4, y - height / 2))}px`;

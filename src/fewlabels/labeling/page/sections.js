@@ -5,7 +5,7 @@ import { className, contested, count, doubtful, mark, mine, none, number, outlie
 
 export function matches(item) {
   if (!page.filter) return true;
-  const words = `${page.project.names[item]} ${className(item)}`.toLowerCase();
+  const words = `${page.project.names[item]} ${page.project.texts?.[item] ?? ""} ${className(item)}`.toLowerCase();
   return page.filter.split(/\s+/).every((word) => words.includes(word));
 }
 

@@ -1,7 +1,7 @@
 // Shared by all parts of the page: the project, the last state, and what is focused and selected.
 
 export const page = {
-  project: null, // title, names, key, pictures
+  project: null, // title, names, key, pictures, texts, sounds, noun
   state: null, // labels, confidence, marks ... of all items, replaced by every answer
   layout: null,
   view: "class",
@@ -50,6 +50,8 @@ export const largePicture = (item, full = false) => `/picture/${item}?v=${page.p
 export const acting = () => (page.selected.size ? [...page.selected] : page.focused === null ? [] : [page.focused]);
 
 export const number = (n) => n.toLocaleString("en");
-export const count = (n, word) => `${number(n)} ${word}${n === 1 ? "" : "s"}`;
+// Items are called what they are: images, or texts.
+export const noun = () => page.project?.noun ?? "image";
+export const count = (n, word) => `${number(n)} ${word === "image" ? noun() : word}${n === 1 ? "" : "s"}`;
 // Names that differ only by case, spaces, hyphens and the like are the same to a person.
 export const plain = (name) => name.normalize("NFKC").toLowerCase().replace(/[\s\-_.]+/g, "");
