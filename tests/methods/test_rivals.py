@@ -36,26 +36,27 @@ def means_of(x, y, n_way):
 
 def balance(scores, columns):
     """Plan with rows of 1 and the given columns, by alternating scaling."""
-    g = np.zeros(scores.shape[1])
+    kernel = np.exp(scores - scores.max(axis=1, keepdims=True))
+    v = np.ones(scores.shape[1])
     for _ in range(20_000):
-        plan = softmax(scores + g, axis=1)
-        change = np.log(columns / plan.sum(axis=0))
-        g += change
-        if np.abs(change).max() < 1e-11:
+        change = columns / (v * (kernel.T @ (1 / (kernel @ v))))
+        v = v * change
+        if np.abs(np.log(change)).max() < 1e-11:
             break
-    return softmax(scores + g, axis=1)
+    return kernel * v / (kernel @ v)[:, None]
 
 
 def bound(scores, least):
     """Plan with rows of 1 and columns of at least `least`: columns below it are raised to it."""
-    g = np.zeros(scores.shape[1])
+    kernel = np.exp(scores - scores.max(axis=1, keepdims=True))
+    v = np.ones(scores.shape[1])
     for _ in range(20_000):
-        mass = softmax(scores + g, axis=1).sum(axis=0)
-        change = np.where(mass < least, np.log(max(least, 1e-300) / mass), 0)
-        g += change
-        if np.abs(change).max() < 1e-11:
+        mass = v * (kernel.T @ (1 / (kernel @ v)))
+        change = np.where(mass < least, max(least, 1e-300) / mass, 1.0)
+        v = v * change
+        if np.abs(np.log(change)).max() < 1e-11:
             break
-    return softmax(scores + g, axis=1)
+    return kernel * v / (kernel @ v)[:, None]
 
 
 def rectified(x, y, q, n_way):
@@ -385,10 +386,7 @@ def oracle_manifold(x, y, q, n_way, *, order, balance):
 
     def scores():
         nodes = torch.cat([c, rows])
-        d = torch.zeros(n, n, dtype=torch.float64)
-        for i in range(n):
-            other = (nodes - nodes[i]).square().sum(-1) > 1e-12
-            d[i, other] = torch.linalg.vector_norm(nodes[other] - nodes[i], dim=-1)
+        d = torch.cdist(nodes, nodes, compute_mode="donot_use_mm_for_euclid_dist")
         a = torch.exp(-g * d / d.std())
         kept = torch.zeros(n, n, dtype=torch.float64)
         for i in range(n_way, n):

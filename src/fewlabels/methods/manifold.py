@@ -18,7 +18,7 @@ the fit, and rows in float32 get other labels in about 2 of 100 queries.
 Published: spread 0.8 and 20 neighbors at 1 shot, 0.9 and 10 at 5; order 2 and 5; scale 15; 1,000
 steps of 1e-4. Here 100 steps of 1e-3.
 
-Lazarou, Avrithis, Stathaki (2023).
+Lazarou, Avrithis, Stathaki (2023). Published accuracies are not known here.
 """
 
 from dataclasses import replace
