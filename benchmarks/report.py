@@ -367,12 +367,44 @@ def presence_part(report: dict[str, Any]) -> list[str]:
     return lines
 
 
+def sizes_part(report: dict[str, Any]) -> list[str]:
+    """Tables of benchmarks/results/unknown_sizes.json."""
+    rules = ("map-auto", "equal", "free", "no prior", "told the kind", "gate", "told the sizes")
+    lines = [
+        "## Unknown class sizes",
+        "",
+        "`benchmarks/unknown_sizes.py`: accuracy in % at 1 / 5 shots. `map-auto` weights a plan "
+        "with equal sizes and a free one. No prior: the free fit in which a class is not preferred "
+        "for its size. Told the kind: equal sizes where classes are balanced, else the better free "
+        "fit: a perfect decision between them. Gate: a weight by logistic regression on ten "
+        "statistics of the plans, fitted on validation classes of the other family. Told the "
+        "sizes: MAP that knows them.",
+    ]
+    for split in ("val", "novel"):
+        rows = report[split]["rows"]
+        cells = [(family, kind) for family in ("cifar-fs", "cub") for kind in ("15", "dirichlet")]
+        heads = " | ".join(f"{f}, {'balanced' if k == '15' else 'Dirichlet(2)'}" for f, k in cells)
+        lines += ["", f"{split} classes, {report[split]['episodes']:,} episodes:", ""]
+        lines += [f"| rule | {heads} |", "|---|" + "--:|" * len(cells)]
+        for rule in rules:
+            found = [
+                " / ".join(
+                    f"{row[rule]:.2f}"
+                    for row in rows
+                    if row["family"] == family and row["queries"].startswith(kind)
+                )
+                for family, kind in cells
+            ]
+            lines.append(f"| {rule} | {' | '.join(found)} |")
+    return lines
+
+
 def main() -> None:
     """Write BENCHMARKS.md."""
     names = ("cpu", "h200", "folders", "next_labels", "sensitivity", "serve", "page", "drills")
-    cpu, gpu, folders, following, sensitivity, served, page, drills, oracles, rivals = (
+    cpu, gpu, folders, following, sensitivity, served, page, drills, oracles, rivals, sizes = (
         json.loads((HERE / "results" / f"{name}.json").read_text())
-        for name in (*names, "oracles", "rivals")
+        for name in (*names, "oracles", "rivals", "unknown_sizes")
     )
     head = [
         "# Benchmarks",
@@ -408,6 +440,8 @@ def main() -> None:
                 *order_part(rivals),
                 "",
                 *presence_part(rivals),
+                "",
+                *sizes_part(sizes),
                 "",
             ]
         )

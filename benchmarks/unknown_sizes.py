@@ -150,7 +150,8 @@ def main() -> None:
                 rows.append({"family": family, "n_shot": n_shot, "queries": kind, **row})
                 print(rows[-1], flush=True)
             print("AUC of the gate", round(roc_auc_score(uneven, np.concatenate(chances)), 3))
-    whole = {**stored, options.split: rows, "episodes": options.episodes, "versions": versions()}
+    found = {"episodes": options.episodes, "rows": rows}
+    whole = {**stored, options.split: found, "versions": versions()}
     RESULTS.write_text(json.dumps(whole, indent=1) + "\n")
 
 
