@@ -41,7 +41,7 @@ BASELINES = ("ncm", "map")
 BPA = "+bpa"  # after a method's name: with the step bpa at the end of its pipeline
 FAST = 5.0  # milliseconds per episode up to which a method labels all episodes of `orders`
 ORDER_SECONDS = 10.0  # of a slower method per kind of episode
-PRESENCE_SECONDS = 3.0  # of a method per kind of episode
+PRESENCE_SECONDS = 1.0  # of a method per kind of episode
 SLOWEST = 1.0  # seconds per episode above which a method is left out of `presence`
 REGIMES = {
     "balanced": ("cifar-fs", 5, "15"),

@@ -332,8 +332,11 @@ def oracle_ilpc(x, y, q, n_way):
         if not known.all():
             plan = f
             for _ in range(5000):
+                before = plan
                 plan = plan / plan.sum(axis=1, keepdims=True)
                 plan = plan * (sizes / np.maximum(plan.sum(axis=0), 1e-300))
+                if np.abs(plan - before).max() < 1e-15:
+                    break
             guess = labels.copy()
             guess[~known] = plan.argmax(axis=1)
         losses = np.zeros(len(rows))
@@ -381,12 +384,17 @@ def oracle_manifold(x, y, q, n_way, *, order, balance):
     b = torch.full((n, n), spread, dtype=torch.float64, requires_grad=True)
     adam = torch.optim.Adam([c, g, b], lr=1e-3)
 
+    def distances(x, y):
+        return torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist")
+
+    between = distances(rows, rows)
+
     def entropy(p):
         return -(p * p.log()).sum(-1) if order == 1 else (1 - (p**order).sum(-1)) / (order - 1)
 
     def scores():
-        nodes = torch.cat([c, rows])
-        d = torch.cdist(nodes, nodes, compute_mode="donot_use_mm_for_euclid_dist")
+        own, far = distances(c, c), distances(c, rows)
+        d = torch.cat([torch.cat([own, far], 1), torch.cat([far.T, between], 1)])
         a = torch.exp(-g * d / d.std())
         kept = torch.zeros(n, n, dtype=torch.float64)
         for i in range(n_way, n):
