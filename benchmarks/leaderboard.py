@@ -23,7 +23,8 @@ from fewlabels.evaluation.tuning import tune, tuning_grids
 ROOT = Path(__file__).parents[1]
 FEATURES = ROOT / "artifacts" / "cifar-fs" / "wrn28-10" / "val.safetensors"
 SETTINGS = ROOT / "src" / "fewlabels" / "evaluation" / "leaderboard.toml"
-UNKNOWN_SIZES = ("alpha-tim", "paddle", "bms", "anchored", "bavardage")
+UNKNOWN_SIZES = ("alpha-tim", "paddle", "bms", "anchored", "bavardage", "alpha-am")
+SLOW = {"protolp": 50, "ilpc": 50, "am": 30, "alpha-am": 30}  # episodes of these, at most
 # The first has constants of its own, the others are as PT+MAP.
 NOT_TUNED = ("map-auto", "map-truth", "soft-kmeans")
 
@@ -49,7 +50,7 @@ def main() -> None:
                 method=name,
                 n_shot=n_shot,
                 queries=queries,
-                n_episodes=options.episodes,
+                n_episodes=min(options.episodes, SLOW.get(name, options.episodes)),
                 settings=fixed,
                 engine="torch",
                 device="cpu",
@@ -60,7 +61,9 @@ def main() -> None:
             print(f"{name:16} {n_shot}-shot {queries:15} {chosen} {gain:+.2f}", flush=True)
         comments = [
             "Written by: python benchmarks/leaderboard.py",
-            f"Features: CIFAR-FS, WRN-28-10, validation classes; {options.episodes} episodes",
+            f"Features: CIFAR-FS, WRN-28-10, validation classes; {options.episodes} episodes ("
+            + ", ".join(f"{slow} {number}" for slow, number in SLOW.items())
+            + ")",
             f"Tuned on dirichlet:2:75: {', '.join(UNKNOWN_SIZES)}; all others on 15 per class",
         ]
         SETTINGS.write_text(format_settings(tuned, comments=comments))

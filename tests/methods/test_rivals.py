@@ -36,26 +36,27 @@ def means_of(x, y, n_way):
 
 def balance(scores, columns):
     """Plan with rows of 1 and the given columns, by alternating scaling."""
-    g = np.zeros(scores.shape[1])
+    kernel = np.exp(scores - scores.max(axis=1, keepdims=True))
+    v = np.ones(scores.shape[1])
     for _ in range(20_000):
-        plan = softmax(scores + g, axis=1)
-        change = np.log(columns / plan.sum(axis=0))
-        g += change
-        if np.abs(change).max() < 1e-11:
+        change = columns / (v * (kernel.T @ (1 / (kernel @ v))))
+        v = v * change
+        if np.abs(np.log(change)).max() < 1e-11:
             break
-    return softmax(scores + g, axis=1)
+    return kernel * v / (kernel @ v)[:, None]
 
 
 def bound(scores, least):
     """Plan with rows of 1 and columns of at least `least`: columns below it are raised to it."""
-    g = np.zeros(scores.shape[1])
+    kernel = np.exp(scores - scores.max(axis=1, keepdims=True))
+    v = np.ones(scores.shape[1])
     for _ in range(20_000):
-        mass = softmax(scores + g, axis=1).sum(axis=0)
-        change = np.where(mass < least, np.log(max(least, 1e-300) / mass), 0)
-        g += change
-        if np.abs(change).max() < 1e-11:
+        mass = v * (kernel.T @ (1 / (kernel @ v)))
+        change = np.where(mass < least, max(least, 1e-300) / mass, 1.0)
+        v = v * change
+        if np.abs(np.log(change)).max() < 1e-11:
             break
-    return softmax(scores + g, axis=1)
+    return kernel * v / (kernel @ v)[:, None]
 
 
 def rectified(x, y, q, n_way):
@@ -331,8 +332,11 @@ def oracle_ilpc(x, y, q, n_way):
         if not known.all():
             plan = f
             for _ in range(5000):
+                before = plan
                 plan = plan / plan.sum(axis=1, keepdims=True)
                 plan = plan * (sizes / np.maximum(plan.sum(axis=0), 1e-300))
+                if np.abs(plan - before).max() < 1e-15:
+                    break
             guess = labels.copy()
             guess[~known] = plan.argmax(axis=1)
         losses = np.zeros(len(rows))
@@ -380,15 +384,17 @@ def oracle_manifold(x, y, q, n_way, *, order, balance):
     b = torch.full((n, n), spread, dtype=torch.float64, requires_grad=True)
     adam = torch.optim.Adam([c, g, b], lr=1e-3)
 
+    def distances(x, y):
+        return torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist")
+
+    between = distances(rows, rows)
+
     def entropy(p):
         return -(p * p.log()).sum(-1) if order == 1 else (1 - (p**order).sum(-1)) / (order - 1)
 
     def scores():
-        nodes = torch.cat([c, rows])
-        d = torch.zeros(n, n, dtype=torch.float64)
-        for i in range(n):
-            other = (nodes - nodes[i]).square().sum(-1) > 1e-12
-            d[i, other] = torch.linalg.vector_norm(nodes[other] - nodes[i], dim=-1)
+        own, far = distances(c, c), distances(c, rows)
+        d = torch.cat([torch.cat([own, far], 1), torch.cat([far.T, between], 1)])
         a = torch.exp(-g * d / d.std())
         kept = torch.zeros(n, n, dtype=torch.float64)
         for i in range(n_way, n):

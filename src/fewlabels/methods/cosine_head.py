@@ -4,9 +4,10 @@
     minimise  - mean over support rows of log p_y(x)
 
 by gradient descent with momentum, all rows at once. Baseline++ and S2M2_R share this head; they
-differ in how the backbone was trained. Published: random first weights, batches of 4 rows, 100
-epochs (Baseline++), sharpness 2. Here the weights start at the class means, which makes the
-answer a function of the support alone. With few updates it stays near the nearest mean by cosine.
+differ in how the backbone was trained. Published (not checked against the papers): random first
+weights, batches of 4 rows, 100 epochs (Baseline++), sharpness 2. Here the weights start at the
+class means, which makes the answer a function of the support alone. With few updates it stays near
+the nearest mean by cosine.
 
 Chen et al. (2019); published, miniImageNet, ResNet18, Baseline++: 51.87 / 75.68 at 1 / 5 shots.
 Mangla et al. (2020); published, miniImageNet, WRN, S2M2_R: 64.93 / 83.18.

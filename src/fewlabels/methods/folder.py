@@ -332,7 +332,7 @@ def labelled_alike(alike: Tensor | None, known: Tensor) -> Tensor | None:
 def hidden_groups(
     labels: Tensor,
     n_way: int,
-    n_groups: int = CONSTANTS.n_groups,
+    n_groups: int | None = None,
     *,
     alike: Tensor | None = None,
 ) -> list[Tensor]:
@@ -345,9 +345,10 @@ def hidden_groups(
     Args:
         labels: Class numbers of the labelled rows, (S,).
         n_way: Number of classes.
-        n_groups: How many groups.
+        n_groups: How many groups; the method's own number if left out.
         alike: Group of near-duplicates of each of these rows, (S,).
     """
+    n_groups = n_groups or CONSTANTS.n_groups
     if alike is not None:
         keys = (labels * (int(alike.max()) + 1) + alike.to(labels)).cpu().numpy()
         _, first, unit = np.unique(keys, return_index=True, return_inverse=True)

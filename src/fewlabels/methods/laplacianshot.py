@@ -8,8 +8,8 @@ the nearest other queries, which the shift does not change; a query alone has no
 are rectified and the queries shifted as in BD-CSPN, which the published figures include. Published:
 3 neighbors, up to 20 updates; the smoothness is chosen on validation classes.
 
-Ziko et al. (2020); published, miniImageNet: 73.44 / 83.93 at 1 / 5 shots. With class
-proportions from Dirichlet(2), ResNet18: 65.4 / 81.6 (Veilleux et al. 2021).
+Ziko et al. (2020); published, miniImageNet, backbone not known here: 73.44 / 83.93 at 1 / 5 shots.
+With class proportions from Dirichlet(2), ResNet18: 65.4 / 81.6 (Veilleux et al. 2021).
 """
 
 from dataclasses import replace

@@ -13,12 +13,12 @@ balance 10 (AM), or Tsallis' of order a, (1 - sum p^a) / (a - 1), with balance 1
 rewards equal class sizes less. The largest z_ij is the label. With fewer queries than classes the
 entropy of the mean is left out, as in `tim`. A query that no centroid reaches goes to the nearest
 one; so do later rows. All pairs of rows are held in memory. Computed in float64; rounding grows in
-the fit, and rows in float32 get other labels in about 2 of 100 queries.
+the fit, and rows in float32 get other labels in about 2 of 1,000 queries (benchmarks/oracles.py).
 
 Published: spread 0.8 and 20 neighbors at 1 shot, 0.9 and 10 at 5; order 2 and 5; scale 15; 1,000
 steps of 1e-4. Here 100 steps of 1e-3.
 
-Lazarou, Avrithis, Stathaki (2023).
+Lazarou, Avrithis, Stathaki (2023). Published accuracies are not known here.
 """
 
 from dataclasses import replace

@@ -5,8 +5,8 @@
 
 Where classes have different numbers of labels, the votes of a class are averaged, so that no class
 wins by its number. The rule alone; the published system also trains the backbone for it, with an
-attention over the whole support set. Published sharpness 1; it changes no label at one shot. Later
-rows go to the nearest class mean.
+attention over the whole support set. The sharpness changes no label at one shot. Later rows go to
+the nearest class mean. The numbers of the equations were not checked against the paper.
 
 Vinyals et al. (2016); published, miniImageNet, WRN: 64.03 / 76.32 at 1 / 5 shots (trained for it).
 """

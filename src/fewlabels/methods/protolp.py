@@ -10,7 +10,7 @@ prototypes decides. Rows are projected to their first 40 singular directions, th
 joint mean and scaled to norm 1. All algebra of the propagation is W x W. Published: 100 updates,
 alpha 0.2, sharpness 20, propagation 1. With fewer queries than classes no sizes are imposed.
 
-Zhu and Koniusz (2023); published: about one point above PT+MAP.
+Zhu and Koniusz (2023); published: about one point above PT+MAP (the figures are not known here).
 """
 
 from dataclasses import replace
