@@ -12,6 +12,7 @@ import typer
 from typer import Argument, Option
 
 from fewlabels.cli import options
+from fewlabels.cli.arguments import say_remark
 from fewlabels.cli.console import command_line, end_interrupted, fit, say
 from fewlabels.cli.extract import ExtractionBar
 from fewlabels.errors import InputError
@@ -208,7 +209,7 @@ def label_command(
             command=command_line(),
         )
     for remark in outcome.remarks:
-        say(remark)
+        say_remark(remark)
     if as_json:
         found = {**outcome.summary(), "output": str(output), **_score(outcome)}
         typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
@@ -292,7 +293,7 @@ def next_command(
             columns=options.columns_by_role(column),
         )
     for remark in inputs.remarks:
-        say(remark)
+        say_remark(remark)
     names, advice = suggest_next(inputs, n=count, method=method, settings=knobs)
     if as_json:
         typer.echo(json.dumps({"next": names, "advice": advice}, indent=2, ensure_ascii=False))

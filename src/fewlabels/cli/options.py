@@ -9,6 +9,7 @@ import typer
 import typer.core
 from typer import Argument, Option
 
+from fewlabels.cli.arguments import running
 from fewlabels.errors import InputError
 
 # Groups of options in the help of `GroupedCommand`.
@@ -223,6 +224,11 @@ def _value_name(found: re.Match[str]) -> str:
 
 class GroupedCommand(typer.core.TyperCommand):
     """A command whose help shows options in groups, and arguments by name only."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; remarks are told in its options."""
+        running[:] = [self]
+        return super().invoke(ctx)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """The arguments without braces."""

@@ -9,6 +9,7 @@ import typer
 from typer import Argument, Option
 
 from fewlabels.cli import options
+from fewlabels.cli.arguments import say_remark
 from fewlabels.cli.console import say
 from fewlabels.cli.label import Backbone, BatchSize, Method, NumWorkers, require_path, resumable
 from fewlabels.errors import FileFormatError
@@ -131,7 +132,7 @@ def serve_command(
             settings=options.single_knobs(settings),
             class_from=class_from,
             person=person,
-            on_remark=say,
+            on_remark=say_remark,
         )
 
     if api:

@@ -73,7 +73,7 @@ def read_contents(table: Table, columns: Mapping[str, str] | None = None) -> Con
         if twice:
             raise InputError(
                 f"column '{name}' must name each row once, got '{twice[0]}' more than once. "
-                "Choose another with columns={'name': ...}."
+                "Choose another with columns={'name': COLUMN}."
             )
     return Contents(features, labels, names=names)
 
@@ -104,7 +104,8 @@ def _read_vectors(table: Table, column: str | None) -> NDArray[Any]:
     if not found:
         raise InputError(
             "a table must hold a column 'embedding', or columns e0, e1, ..., got "
-            f"{listing(table.columns, most=MOST_SHOWN)}. Name it with columns={{'embedding': ...}}."
+            f"{listing(table.columns, most=MOST_SHOWN)}. "
+            "Name it with columns={'embedding': COLUMN}."
         )
     return np.stack([_to_numbers(table.values(each), each) for each in found], axis=1)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from fewlabels.data import ImageSet, read_images
 from fewlabels.data.datasets import image_column, read_dataset
-from fewlabels.data.listing import SUFFIXES, remark_unreadable
+from fewlabels.data.listing import SUFFIXES, is_unreadable, remark_unreadable
 from fewlabels.errors import FileFormatError, InputError
 from fewlabels.features import FeatureSet, read_features
 from fewlabels.features.tables import is_table
@@ -135,6 +135,11 @@ def identify(source: Any, columns: Mapping[str, str] | None = None) -> Named:
         raise InputError(
             f"{path} is one image. Name a folder of images to label, "
             f"or use `fewlabels predict {path.name} --model MODEL`."
+        )
+    if path.is_file() and is_unreadable(path.name):
+        (remark,) = remark_unreadable([path.name])
+        raise InputError(
+            f"{path} is not a folder of images. {remark} Then name the folder that holds them."
         )
     require_file(path, holds="features")
     return Named(path, None, path)
