@@ -144,6 +144,22 @@ ClassFrom = Annotated[
         rich_help_panel=LABELS,
     ),
 ]
+Boxes = Annotated[
+    Path | None,
+    Option(
+        help="Label crops, not images: boxes in CSV, or in COCO's or MegaDetector's JSON.",
+        metavar="FILE",
+        rich_help_panel=LABELS,
+    ),
+]
+Every = Annotated[
+    float | None,
+    Option(
+        help="Label frames of videos too, one every so many seconds.",
+        metavar="SECONDS",
+        rich_help_panel=LABELS,
+    ),
+]
 SubClasses = Annotated[
     str,
     Option(

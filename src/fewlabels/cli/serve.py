@@ -91,6 +91,8 @@ def serve_command(
         ),
     ] = False,
     class_from: options.ClassFrom = "deepest",
+    boxes: options.Boxes = None,
+    every: options.Every = None,
     method: Method = None,
     settings: options.Set = None,
     backbone: Backbone = None,
@@ -131,6 +133,8 @@ def serve_command(
             method=method or DEFAULT_METHOD,
             settings=options.single_knobs(settings),
             class_from=class_from,
+            boxes=boxes,
+            every=every,
             person=person,
             on_remark=say_remark,
         )

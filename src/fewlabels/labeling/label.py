@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fewlabels.data.bursts import check_seconds
+from fewlabels.data.video import check_every
 from fewlabels.features.extraction import Progress
 from fewlabels.features.store import FeatureStore
 from fewlabels.io.files import check_apart, check_suffix, check_writable
@@ -45,6 +46,7 @@ def label_folder(
     class_from: str = DEEPEST,
     columns: Mapping[str, str] | None = None,
     boxes: str | Path | None = None,
+    every: float | None = None,
     report: str | Path | None = None,
     model: str | Path | None = None,
     copy_to: str | Path | None = None,
@@ -87,6 +89,8 @@ def label_folder(
             they have other names.
         boxes: Boxes in the images of a folder (CSV, COCO or MegaDetector JSON): each crop is an
             item, called IMAGE#BOX.
+        every: Seconds between two frames of the videos of a folder: each frame is an item, called
+            VIDEO#SECONDS. Needs the extra "video".
         report: Where a report is written (.html).
         model: Where a model for `predict_images` is written (.safetensors).
         copy_to: Folder into which images are copied, one sub-folder per class.
@@ -123,6 +127,7 @@ def label_folder(
     check_method(method, settings)
     check_abstain(abstain, accuracy)
     check_seconds(burst)
+    check_every(every)
     check_separator(sub_classes)
     named.check_backbone(backbone)
     if output is not None:
@@ -166,6 +171,7 @@ def label_folder(
         class_from=class_from,
         columns=columns,
         boxes=None if boxes is None else Path(boxes),
+        every=every,
     )
     n_items, report_progress = len(inputs.collection), on_progress or (lambda _: None)
     report_progress(Progress("label", 0, n_items))

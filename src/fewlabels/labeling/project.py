@@ -3,6 +3,7 @@
 project.sqlite         the journal of decisions
 decisions.jsonl        its plain-text copy, from which `repair` rebuilds it
 features.safetensors   the features of the items
+boxes.csv, boxes.json  where items are crops: the boxes
 thumbnails/            small pictures, made when first looked at; may be deleted
 lock                   held by the one process that may write
 """
@@ -18,12 +19,14 @@ from pathlib import Path
 from typing import IO, NamedTuple, Self
 
 from fewlabels.data import ImageSet, read_images
+from fewlabels.data.video import read_frames
 from fewlabels.errors import FileFormatError, InputError
 from fewlabels.features import FeatureSet
 from fewlabels.io.files import TEMPORARY, make_folder, sync_folder, unwritable
 from fewlabels.io.locks import try_lock
 from fewlabels.io.stamps import Stamp
 from fewlabels.io.words import count
+from fewlabels.labeling.boxes import crop_images
 from fewlabels.labeling.collection import Collection, Extraction
 from fewlabels.labeling.journal import COPY, IMPORT, Journal, Standing
 from fewlabels.labeling.moved import UNREAD, Moved, add_digests, file_stamp, find_moved, rename_rows
@@ -36,6 +39,8 @@ DATABASE, FEATURES, THUMBNAILS, LOCK = (
     "lock",
 )
 ROOT, BACKBONE, TITLE, TOKEN, PORT = "root", "backbone", "title", "token", "port"  # in `about`
+EVERY = "every"  # seconds between two frames of videos, in `about`
+BOXES = "boxes"  # the file of boxes, with its suffix
 READ_ONLY = "Copy the project to a place where you may write, or read it with `fewlabels label`."
 
 
@@ -64,6 +69,8 @@ class Project:
         stamps: Mapping[str, str] | None = None,
         labels: Mapping[str, str] | None = None,
         people: Mapping[str, str] | None = None,
+        boxes: Path | None = None,
+        every: float | None = None,
     ) -> Self:
         """Begin a project, open for writing.
 
@@ -79,15 +86,20 @@ class Project:
             stamps: Of the images before their features were computed; the present ones if left out.
             labels: To import, by item name.
             people: Who gave them, by item name.
+            boxes: File of boxes, where items are crops; it is copied.
+            every: Seconds between two frames of videos.
         """
         check_place(folder, root)
         if stamps is None:
             stamps = {} if root is None else stamps_of(read_images(root))
         about = {TITLE: title, BACKBONE: backbone}
         about |= {} if root is None else {ROOT: str(root.resolve())}
+        about |= {} if every is None else {EVERY: repr(float(every))}
         with _new_folder(folder) as made:
             with cls(made, write=True) as project:
                 project.journal.describe(about)
+                if boxes is not None:
+                    shutil.copyfile(boxes, made / f"{BOXES}{boxes.suffix.lower()}")
                 project.keep_features(features, stamps)
                 project.import_labels(labels or {}, people)
             with suppress(FileNotFoundError):
@@ -144,7 +156,15 @@ class Project:
                 f"or tell its new place: `fewlabels serve {self.folder} --photos FOLDER`. "
                 f"Labels alone: `fewlabels export {self.folder} --to csv -o FOLDER`."
             )
-        return read_images(root)
+        return self._read_images(root)
+
+    def _read_images(self, root: Path) -> ImageSet:
+        """The images in a folder, or what is taken from them: crops, frames of videos."""
+        for suffix in (".csv", ".json"):
+            if (boxes := self.folder / f"{BOXES}{suffix}").is_file():
+                return crop_images(read_images(root), boxes).images
+        every = self.journal.about.get(EVERY)
+        return read_frames(root, None if every is None else float(every))
 
     def move_photos(self, root: Path) -> str:
         """Take another folder as that of the images, which were moved there; returns a remark.
@@ -156,7 +176,7 @@ class Project:
                 f"photos must not hold the project {self.folder} itself, got {root}. "
                 "Move the project to another folder, or name the one that holds the images."
             )
-        n = self._find_moved(read_images(root)).n_found
+        n = self._find_moved(self._read_images(root)).n_found
         if n == 0:
             raise InputError(
                 f"photos must hold images of {self.folder}, got {root}, which has none of them."
@@ -379,7 +399,7 @@ def stamps_of(images: ImageSet) -> dict[str, str]:
     """
     stamps = {}
     for index, name in enumerate(images.names):
-        path = images.path(index)
+        path = images.file(index)
         if path is not None:
             with suppress(OSError):  # a file that was deleted since it was listed has no stamp
                 stamps[name] = Stamp.of(path).short
