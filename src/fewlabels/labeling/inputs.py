@@ -57,6 +57,7 @@ class Inputs:
     marks: Mapping[str, str] = field(default_factory=dict)  # "none", "skip", ... by name
     people: Mapping[str, str] = field(default_factory=dict)  # who decided, by name
     agreement: Agreement | None = None  # of a project
+    unread: tuple[str, ...] = ()  # names of images that cannot be read
     boxes: Path | None = None  # the file of boxes, where items are crops
     every: float | None = None  # seconds between two frames of videos
 
@@ -301,6 +302,8 @@ def _extract(
         *lost,
     ]
     elsewhere = set(images.names[n_photos:])
+    read = set(collection.names)
+    unread = [name for name in known_names(images) if name not in read | elsewhere]
     return Inputs(
         collection,
         _imported(_among(given.labels, collection.names)),
@@ -310,6 +313,7 @@ def _extract(
         None if true is None else _among(true.labels, collection.names),
         stamps,
         people=_among(given.people, collection.names),
+        unread=tuple(dict.fromkeys(unread)),
     )
 
 

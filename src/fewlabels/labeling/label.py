@@ -17,6 +17,7 @@ from fewlabels.labeling.labels_file import DEEPEST, check_truth
 from fewlabels.labeling.outcome import Outcome, label_inputs
 from fewlabels.labeling.outputs import (
     LABEL_STUDIO_PREFIX,
+    LabelRow,
     check_abstain,
     check_class_folders,
     check_table,
@@ -188,7 +189,11 @@ def label_folder(
     report_progress(Progress("label", n_items, n_items))
 
     remarks = []
-    if output is not None and (kept := write_table(output, outcome.rows, outcome.none_of_these)):
+    # Images that cannot be read get a row too, without a label.
+    unread = [LabelRow(name, "", 0.0, "", 0.0, "") for name in inputs.unread]
+    none = outcome.none_of_these
+    all_none = None if none is None else [*none, *[0.0] * len(unread)]
+    if output is not None and (kept := write_table(output, [*outcome.rows, *unread], all_none)):
         remarks.append(
             f"{output} had labels of yours that are not among those given now: it was kept as "
             f"{kept}. To use them, give that file as labels."
