@@ -441,6 +441,7 @@ def _read_project(path: Path, labels: Path | None, truth: str | None, class_from
             marks=standing.marks,
             people=standing.people,
             agreement=find_agreement(project.journal),
+            unread=tuple(name for name in known if name not in collection.rows),
         )
 
 
