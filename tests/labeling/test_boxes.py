@@ -13,6 +13,7 @@ from fewlabels.errors import FewLabelsError, FileFormatError
 from fewlabels.features.store import FeatureStore
 from fewlabels.labeling.boxes import crop_images
 from fewlabels.labeling.collection import Extraction
+from fewlabels.labeling.exports import export_labels, format_names
 from fewlabels.labeling.session import open_session
 from fewlabels.labeling.thumbnails import Thumbnails
 
@@ -160,9 +161,18 @@ def test_crops_are_a_project_too(scenes, tmp_path, encoder, monkeypatch):
             with Image.open(io.BytesIO(thumbnails.preview(row))) as image:
                 assert image.size == (20, 24)
         assert len({thumbnails.tag(row) for row in range(3)}) == 3
+        session.keep_answer()
     finally:
         session.close()
     outcome = label_folder(tmp_path / "p", output=tmp_path / "labels.csv")
     assert {row.path: row.label for row in outcome.rows}["a/3.png#0"] == "crimson"
+    for form in format_names():  # each crop is a picture of its own
+        done = export_labels(tmp_path / "p", to=form, output=tmp_path / form)
+        assert sum(done.counts.values()) == 18
+    pictures = sorted((tmp_path / "imagefolder" / "crimson").iterdir())
+    assert [path.name for path in pictures] == ["3.png-0.jpg"]
+    with Image.open(pictures[0]) as image:
+        assert image.size == (20, 24)
+        assert np.asarray(image).mean(axis=(0, 1)).argmax() == 0
     with pytest.raises(FewLabelsError, match="boxes must be left out"):
         open_session(tmp_path / "p", boxes=tmp_path / "labels.csv", extraction=how)

@@ -473,7 +473,8 @@ class Journal:
                 self._insert(number, time, [each._replace(aside=True) for each in others], undone)
             if decisions:
                 self._insert(number + 1, _now(), decisions)
-            self.copy.rewrite(_changes(self._compare(self._db, Copied())))
+        # Afterwards: a copy that lacks something is completed, one that is ahead would be refused.
+        self.copy.rewrite(_changes(self._compare(self._db, Copied())))
 
     def _decide(self, decisions: Sequence[Decision]) -> None:
         if not decisions:

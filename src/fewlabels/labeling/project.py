@@ -156,9 +156,9 @@ class Project:
                 f"or tell its new place: `fewlabels serve {self.folder} --photos FOLDER`. "
                 f"Labels alone: `fewlabels export {self.folder} --to csv -o FOLDER`."
             )
-        return self._read_images(root)
+        return self.read_from(root)
 
-    def _read_images(self, root: Path) -> ImageSet:
+    def read_from(self, root: Path) -> ImageSet:
         """The images in a folder, or what is taken from them: crops, frames of videos."""
         for suffix in (".csv", ".json"):
             if (boxes := self.folder / f"{BOXES}{suffix}").is_file():
@@ -176,7 +176,7 @@ class Project:
                 f"photos must not hold the project {self.folder} itself, got {root}. "
                 "Move the project to another folder, or name the one that holds the images."
             )
-        n = self._find_moved(self._read_images(root)).n_found
+        n = self._find_moved(self.read_from(root)).n_found
         if n == 0:
             raise InputError(
                 f"photos must hold images of {self.folder}, got {root}, which has none of them."
