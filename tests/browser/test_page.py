@@ -52,7 +52,7 @@ def download(page):
         page.keyboard.press("d")
     return {
         row["path"]: row
-        for row in csv.DictReader(io.StringIO(found.value.path().read_text(encoding="utf-8")))
+        for row in csv.DictReader(io.StringIO(found.value.path().read_text(encoding="utf-8-sig")))
     }
 
 

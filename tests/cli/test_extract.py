@@ -14,7 +14,7 @@ from PIL import Image
 from fewlabels.backbones import build_backbone, save_backbone
 from fewlabels.backbones.encoder import load_encoder
 from fewlabels.data import BENCHMARKS, read_images
-from fewlabels.features import FeatureSet, extract
+from fewlabels.features import FeatureSet, extract, read_features
 
 PROMISED = {
     "images",
@@ -109,6 +109,24 @@ def test_a_folder_becomes_a_file_and_a_second_time_takes_it_from_the_cache(
     second = here(*command)
     assert numbers_of(second.stdout.splitlines()[3])[3] == "100"
     assert FeatureSet.load(command[-1]).fingerprint == written.fingerprint
+
+
+def test_numpy_reads_what_is_written_for_it(here, photos, checkpoint, tmp_path):
+    words = ["extract", photos, "--backbone", checkpoint(), "--no-cache", "--output"]
+    for name in ("f.safetensors", "f.npz"):
+        done = here(*words, tmp_path / name)
+        assert done.code == 0, done.stderr
+    ours = read_features(tmp_path / "f.safetensors")
+    with np.load(tmp_path / "f.npz", allow_pickle=False) as found:
+        np.testing.assert_array_equal(found["features"], ours.features)
+        names = [str(found["class_names"][number]) for number in found["labels"]]
+        assert dict(zip(found["names"].tolist(), names, strict=True)) == {
+            name: ours.class_names[number]
+            for name, number in zip(ours.names, ours.labels, strict=True)
+        }
+    again = read_features(tmp_path / "f.npz")
+    assert again.class_names == ours.class_names
+    np.testing.assert_array_equal(again.labels, ours.labels)
 
 
 def test_json_is_all_of_stdout(here, photos, checkpoint, tmp_path):
@@ -261,9 +279,9 @@ def test_a_plus_in_a_path_is_no_sum(here, photos, checkpoint, tmp_path):
         (["--views", "none"], "views must be one of center, flip"),
         (["--dataset", "mnist"], "got 'mnist'"),
         (
-            ["--output", "features.npz"],
-            "--output must be a file that ends in .safetensors, the format that is written, "
-            "got features.npz",
+            ["--output", "features.csv"],
+            "--output must be a file that ends in .safetensors or .npz, the formats that are "
+            "written, got features.csv",
         ),
         (
             ["--output", "{photos}/x.png/f.safetensors"],

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -656,3 +657,24 @@ def test_move_and_undo(here, photos, tmp_path):
     assert "12 files at the old place" in here("undo", journal).stdout
     assert {path: path.read_bytes() for path in photos.rglob("*.png")} == before
     assert here("undo", journal).code == 2
+
+
+def test_remarks_and_refusals_name_options_and_archives_a_way_out(here, tmp_path):
+    rng = np.random.default_rng(0)
+    for number in range(8):
+        folder = tmp_path / "photos" / "fruit" / ("apple" if number % 2 else "plum")
+        folder.mkdir(parents=True, exist_ok=True)
+        pixels = rng.integers(0, 255, (16, 16, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(folder / f"{number}.png")
+    done = here("label", tmp_path / "photos", "--output", tmp_path / "labels.csv")
+    assert done.code == 0, done.stderr
+    assert "--class-from 1 takes the first folder, --class-from path all" in done.stderr
+    (tmp_path / "rows.csv").write_text("id,label,e0,e1\na,x,1,2\na,y,2,1\nb,,1,1\n")
+    done = here("label", tmp_path / "rows.csv", "--output", tmp_path / "labels.csv")
+    assert done.code == 2
+    assert "got 'a' more than once. Choose another with --column name=COLUMN." in done.stderr
+    archive = shutil.make_archive(str(tmp_path / "packed"), "zip", tmp_path / "photos")
+    for command in ("label", "serve", "next"):
+        done = here(command, archive)
+        assert done.code == 2
+        assert "packed.zip is not a folder of images. Not read: 1 .zip files; unpack" in done.stderr

@@ -1,5 +1,6 @@
 """Boxes: each crop is an item, whatever file tells them."""
 
+import io
 import json
 
 import numpy as np
@@ -9,7 +10,12 @@ from PIL import Image
 from fewlabels import label_folder
 from fewlabels.data import read_images
 from fewlabels.errors import FewLabelsError, FileFormatError
+from fewlabels.features.store import FeatureStore
 from fewlabels.labeling.boxes import crop_images
+from fewlabels.labeling.collection import Extraction
+from fewlabels.labeling.exports import export_labels, format_names
+from fewlabels.labeling.session import open_session
+from fewlabels.labeling.thumbnails import Thumbnails
 
 COLORS = {"red": (200, 30, 30), "green": (30, 180, 30), "blue": (30, 30, 200)}
 LEFT = {"red": 0, "green": 20, "blue": 40}  # of stripes of 20 pixels
@@ -126,3 +132,47 @@ def test_files_that_hold_no_boxes(scenes, tmp_path, name, text, words):
         crop_images(read_images(scenes), tmp_path / name)
     with pytest.raises(FileFormatError, match="does not exist"):
         crop_images(read_images(scenes), tmp_path / "no.csv")
+
+
+def test_crops_are_a_project_too(scenes, tmp_path, encoder, monkeypatch):
+    monkeypatch.setenv("FEWLABELS_CACHE", str(tmp_path / "cache"))
+    write("csv", tmp_path / "boxes.csv")
+    how = Extraction(backbone=encoder, device="cpu", n_workers=0, store=FeatureStore())
+    session = open_session(
+        tmp_path / "p", photos=scenes, boxes=tmp_path / "boxes.csv", extraction=how, person="anna"
+    )
+    names = session.collection.names
+    assert len(names) == 18
+    assert len(session.state.given) == 6
+    session.decide([names.index("a/3.png#0")], "crimson")
+    session.close()
+    (tmp_path / "boxes.csv").unlink()  # the project has a copy
+    scenes.rename(tmp_path / "elsewhere")
+    session = open_session(tmp_path / "p", photos=tmp_path / "elsewhere", extraction=how)
+    try:
+        assert session.collection.names == names
+        assert session.state.given["a/3.png#0"].label == "crimson"
+        thumbnails = Thumbnails(session.collection, tmp_path / "thumbnails")
+        for name in ("a/0.png#1", "a/5.png#1"):  # the last one is turned
+            row = names.index(name)
+            with Image.open(io.BytesIO(thumbnails.get(row))) as image:
+                color = np.asarray(image.convert("RGB")).mean(axis=(0, 1))
+            assert int(color.argmax()) == 1
+            with Image.open(io.BytesIO(thumbnails.preview(row))) as image:
+                assert image.size == (20, 24)
+        assert len({thumbnails.tag(row) for row in range(3)}) == 3
+        session.keep_answer()
+    finally:
+        session.close()
+    outcome = label_folder(tmp_path / "p", output=tmp_path / "labels.csv")
+    assert {row.path: row.label for row in outcome.rows}["a/3.png#0"] == "crimson"
+    for form in format_names():  # each crop is a picture of its own
+        done = export_labels(tmp_path / "p", to=form, output=tmp_path / form)
+        assert sum(done.counts.values()) == 18
+    pictures = sorted((tmp_path / "imagefolder" / "crimson").iterdir())
+    assert [path.name for path in pictures] == ["3.png-0.jpg"]
+    with Image.open(pictures[0]) as image:
+        assert image.size == (20, 24)
+        assert np.asarray(image).mean(axis=(0, 1)).argmax() == 0
+    with pytest.raises(FewLabelsError, match="boxes must be left out"):
+        open_session(tmp_path / "p", boxes=tmp_path / "labels.csv", extraction=how)

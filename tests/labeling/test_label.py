@@ -56,6 +56,24 @@ def test_it_writes_what_it_returns(photos, few, encoder, tmp_path):
     assert again.remarks[-1].startswith(f"{tmp_path / 'sorted'} holds 1 other files")
 
 
+def test_every_photograph_has_a_row_even_if_it_cannot_be_read(photos, few, encoder, tmp_path):
+    (photos / "bad.jpg").write_text("no image")
+    (photos / "empty.png").touch()
+    table = tmp_path / "labels.csv"
+    outcome = label_folder(photos, few, output=table, backbone=encoder, **CPU)
+    with table.open(newline="") as file:
+        rows = {row["path"]: row for row in csv.DictReader(file)}
+    assert len(rows) == 26
+    for name in ("bad.jpg", "empty.png"):
+        assert (rows[name]["label"], rows[name]["guess"], rows[name]["origin"]) == ("", "", "")
+    assert len(outcome.rows) == 24
+    # It is overwritten without a question, as no person wrote in it; and it can be given back.
+    label_folder(photos, few, output=table, backbone=encoder, **CPU)
+    assert not list(tmp_path.glob("labels.before*"))
+    again = label_folder(photos, table, backbone=encoder, **CPU)
+    assert [row.label for row in again.rows] == [row.label for row in outcome.rows]
+
+
 def test_errors_name_the_argument(photos, few, tmp_path):
     for arguments, words in (
         ({"output": few}, "output must not be .*, which is labels already"),

@@ -1,5 +1,6 @@
 """Outputs: what goes in comes out, nothing is overwritten, no name is too odd for a folder."""
 
+import codecs
 import csv
 import io
 import json
@@ -54,7 +55,10 @@ def test_csv_comes_back_as_it_went():
 
 def test_tables_by_suffix(tmp_path):
     write_table(tmp_path / "new" / "labels.csv", ROWS)
-    assert (tmp_path / "new" / "labels.csv").read_text(encoding="utf-8") == to_csv(ROWS)
+    assert (tmp_path / "new" / "labels.csv").read_text(encoding="utf-8-sig") == to_csv(ROWS)
+    assert (tmp_path / "new" / "labels.csv").read_bytes().startswith(codecs.BOM_UTF8)  # for Excel
+    write_table(tmp_path / "plain.csv", ROWS[1:])
+    assert (tmp_path / "plain.csv").read_bytes() == to_csv(ROWS[1:]).encode()
     write_table(tmp_path / "labels.parquet", ROWS)
     assert parquet.read_table(tmp_path / "labels.parquet").to_pylist() == [
         row._asdict() for row in ROWS

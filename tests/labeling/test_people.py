@@ -21,9 +21,11 @@ from fewlabels.labeling.agreement import check_person, cohen_kappa, find_agreeme
 from fewlabels.labeling.exports import export_labels
 from fewlabels.labeling.journal import Journal
 from fewlabels.labeling.label import label_folder
+from fewlabels.labeling.labels_file import read_labels
 from fewlabels.labeling.merging import merge_projects
 from fewlabels.labeling.project import Project
 from fewlabels.labeling.session import Session, open_session
+from fewlabels.labeling.text_copy import TextCopy
 
 OLD = Path(__file__).parent / "old_project" / "version2"
 NAMES = [f"{each}.jpg" for each in "abcdefgh"]
@@ -327,3 +329,23 @@ def test_the_commands_tell_conflicts_and_kappa(two):
     assert found["pairs"][0]["kappa"] == pytest.approx(expected)
     again = json.loads(run(app, ["merge", str(anna), str(ben), "--json"]).output)
     assert (again["n_decisions"], again["conflicts"]) == (0, [])
+
+
+def test_a_merge_that_was_killed_before_its_copy_is_whole(two, monkeypatch):
+    anna, ben = two
+    monkeypatch.setattr(TextCopy, "rewrite", lambda *_: None)  # the process ends before it
+    merge_projects(anna, ben)
+    monkeypatch.undo()
+    expected = standing(anna)
+    assert expected[1] == {"c.jpg": "conflict", "d.jpg": "conflict"}
+    Project.open(anna, write=True).close()
+    Project.repair(anna)
+    assert standing(anna) == expected
+
+
+def test_a_column_person_of_another_program_is_no_reason_to_refuse(tmp_path):
+    path = tmp_path / "few.csv"
+    path.write_text(f"path,label,person\na.jpg,leek,{'x' * 99}\nb.jpg,leek,\nc.jpg,plum, zoe \n")
+    found = read_labels(path, NAMES)
+    assert found.labels == {"a.jpg": "leek", "b.jpg": "leek", "c.jpg": "plum"}
+    assert found.people == {"c.jpg": "zoe"}

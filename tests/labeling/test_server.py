@@ -287,7 +287,12 @@ def test_decide_confirm_undo_and_the_csv(client):
     assert state["marks"][2:4] == "11"
     state = client.post("/api/confirm", json={"shown": {"plum": [20]}}, headers=HEADERS).json()
     assert state["classes"][state["labels"][20]] == "plum"
-    rows = {row["path"]: row for row in csv.DictReader(io.StringIO(client.get("/labels.csv").text))}
+    rows = {
+        row["path"]: row
+        for row in csv.DictReader(
+            io.StringIO(client.get("/labels.csv").content.decode("utf-8-sig"))
+        )
+    }
     assert (rows["apple-2.png"]["label"], rows["apple-2.png"]["origin"]) == ("Äpfel", "person")
     assert len(rows) == 24
     undone = client.post("/api/undo", json={}, headers=HEADERS).json()
@@ -322,7 +327,7 @@ def test_a_port_that_is_taken():
 def test_other_formats(client):
     state = client.post("/api/decide", json={"items": [2], "label": "Äpfel"}, headers=HEADERS)
     assert state.status_code == 200
-    rows = list(csv.DictReader(io.StringIO(client.get("/labels.csv").text)))
+    rows = list(csv.DictReader(io.StringIO(client.get("/labels.csv").content.decode("utf-8-sig"))))
     tasks = json.loads(client.get("/export/label-studio").content)
     found = [task.get("predictions") or task["annotations"] for task in tasks]
     assert [each[0]["result"][0]["value"]["choices"][0] for each in found] == [

@@ -1,9 +1,16 @@
 """move_photos: into folders by class, none of these and doubtful; a preview; and back."""
 
+import os
+
 import pytest
 
 from fewlabels.errors import InputError
 from fewlabels.io.moves import undo_moves
+from fewlabels.labeling.collection import Extraction
+from fewlabels.labeling.exports import export_labels, format_names
+from fewlabels.labeling.label import label_folder
+from fewlabels.labeling.project import Project
+from fewlabels.labeling.session import open_session
 from fewlabels.labeling.sorting import move_photos
 
 
@@ -69,3 +76,32 @@ def test_interrupted_moves_come_first(photos, labels, tmp_path):
     moved.moves[0].target.rename(moved.moves[0].source)  # as if it had not been moved
     with pytest.raises(InputError, match="interrupted moves"):
         move_photos(photos, tmp_path / "sorted", labels=labels)
+
+
+def test_names_that_are_not_utf8_go_all_the_way(photos, few, encoder, tmp_path, monkeypatch):
+    """Two names that differ only in a byte that is no text, through every step, and back."""
+    monkeypatch.setenv("FEWLABELS_CACHE", str(tmp_path / "cache"))
+    odd = [os.fsencode(photos) + b"/gr\xfc\xdfe.png", os.fsencode(photos) + b"/gr\xfc\xdee.png"]
+    (photos / "leek-6.png").rename(os.fsdecode(odd[0]))
+    (photos / "plum-6.png").rename(os.fsdecode(odd[1]))
+    before = {os.fsencode(path): path.read_bytes() for path in photos.iterdir()}
+    table = tmp_path / "labels.csv"
+    options = {"backbone": encoder, "device": "cpu", "n_workers": 0}
+    outcome = label_folder(photos, few, output=table, copy_to=tmp_path / "copies", **options)
+    assert len({row.path for row in outcome.rows}) == len(outcome.rows) == 24
+    assert len(list((tmp_path / "copies").rglob("*.png"))) == 24
+    for form in format_names():
+        export_labels(photos, labels=table, to=form, output=tmp_path / form)
+    session = open_session(
+        tmp_path / "p", photos=photos, labels=table, extraction=Extraction(**options)
+    )
+    row = next(i for i, name in enumerate(session.collection.names) if name.startswith("gr"))
+    session.decide([row], "leek", person="anna")
+    session.close()
+    Project.repair(tmp_path / "p")
+    with Project.open(tmp_path / "p") as project:
+        assert project.journal.standing.people == {session.collection.names[row]: "anna"}
+    moved = move_photos(photos, tmp_path / "sorted", labels=table)
+    assert not list(photos.iterdir())
+    undo_moves(moved.journal)
+    assert {os.fsencode(path): path.read_bytes() for path in photos.iterdir()} == before

@@ -5,6 +5,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from fewlabels.cli.console import say
+
 # Arguments of the core that a command's parameter calls otherwise.
 OTHER_NAMES = {
     "mean_features": "mean_of",
@@ -33,6 +35,14 @@ def _option_name(param: Any) -> str:
     return long[0] if long else param.metavar or str(param.name).upper()
 
 
+running: list[Any] = []  # the command that runs, as `GroupedCommand` tells
+
+
+def say_remark(text: str) -> None:
+    """Print a remark of the core on stderr, with the options of the command that runs."""
+    say(to_options(text, option_names(running[-1])) if running else text)
+
+
 def to_options(message: str, names: Mapping[str, str]) -> str:
     """A message of the core with the names of options in the place of arguments.
 
@@ -48,6 +58,9 @@ def to_options(message: str, names: Mapping[str, str]) -> str:
         rf"(?<=which is )({known})(?= already)",
     ):
         message = re.sub(pattern, lambda found: names[found[1]], message)
+
+    if "--column" in names.values():
+        message = re.sub(r"\bcolumns=\{'(\w+)': (\w+)\}", r"--column \1=\2", message)
 
     def with_value(found: re.Match[str]) -> str:
         option, value = names[found[1]], found[2].strip("'")

@@ -8,7 +8,7 @@ import typer
 from typer import Argument, Option
 
 from fewlabels.cli import options
-from fewlabels.cli.console import say
+from fewlabels.cli.arguments import say_remark
 from fewlabels.cli.label import Abstain, Backbone, require_path, resumable
 from fewlabels.cli.options import GroupedCommand
 from fewlabels.errors import InputError
@@ -129,7 +129,7 @@ def export_command(
             on_progress=bar,
         )
     for remark in written.remarks:
-        say(remark)
+        say_remark(remark)
     if as_json:
         found = {**written._asdict(), "output": str(written.output)}
         typer.echo(json.dumps(found, indent=2, ensure_ascii=False))

@@ -25,7 +25,7 @@ BACKBONES = (
 )
 DEFAULT_BACKBONE = "efficientnet-lite0"  # its weights are a pip package: no further download
 DEFAULT_SPLIT = "novel"
-SUFFIX = ".safetensors"
+SUFFIX, NPZ = ".safetensors", ".npz"
 MEGABYTE = 1e6  # bytes
 STAGES = {  # of `features.extraction.Progress`, in words
     "hash": "Reading images",
@@ -109,10 +109,10 @@ def extract_command(
     if store is not None and no_cache:
         raise InputError("--store and --no-cache must not be given together. Leave one out.")
     image_set = read_image_set(images, dataset=dataset, split=split, strict=strict)
-    if output.suffix != SUFFIX or output.is_dir():  # refused before the work
+    if output.suffix not in (SUFFIX, NPZ) or output.is_dir():  # refused before the work
         raise InputError(
-            f"--output must be a file that ends in {SUFFIX}, the format that is written, "
-            f"got {output}."
+            f"--output must be a file that ends in {SUFFIX} or {NPZ}, the formats that are "
+            f"written, got {output}."
         )
     make_folder(output.absolute().parent)
     kept_in = None if no_cache else FeatureStore(store)
@@ -130,7 +130,10 @@ def extract_command(
                 f"computed features are kept in {kept_in.root}; the same command continues."
             )
     seconds = time.perf_counter() - begun
-    features.save(output, encoding=encoding)
+    if output.suffix == NPZ:
+        features.save_npz(output)
+    else:
+        features.save(output, encoding=encoding)
     found: dict[str, Any] = {
         "images": len(features),
         "classes": features.n_classes,

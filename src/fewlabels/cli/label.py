@@ -12,6 +12,7 @@ import typer
 from typer import Argument, Option
 
 from fewlabels.cli import options
+from fewlabels.cli.arguments import say_remark
 from fewlabels.cli.console import command_line, end_interrupted, fit, say
 from fewlabels.cli.extract import ExtractionBar
 from fewlabels.errors import InputError
@@ -160,14 +161,8 @@ def label_command(
     sub_classes: options.SubClasses = "",
     column: options.Column = None,
     text_column: options.TextColumn = None,
-    boxes: Annotated[
-        Path | None,
-        Option(
-            help="Label crops, not images: boxes in CSV, or in COCO's or MegaDetector's JSON.",
-            metavar="FILE",
-            rich_help_panel=options.LABELS,
-        ),
-    ] = None,
+    boxes: options.Boxes = None,
+    every: options.Every = None,
     device: options.Device = "auto",
     batch_size: BatchSize = None,
     num_workers: NumWorkers = None,
@@ -202,6 +197,7 @@ def label_command(
             class_from=class_from,
             columns=options.columns_by_role(column, text_column),
             boxes=boxes,
+            every=every,
             report=report,
             model=model,
             copy_to=copy_to,
@@ -215,7 +211,7 @@ def label_command(
             command=command_line(),
         )
     for remark in outcome.remarks:
-        say(remark)
+        say_remark(remark)
     if as_json:
         found = {**outcome.summary(), "output": str(output), **_score(outcome)}
         typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
@@ -305,7 +301,7 @@ def next_command(
             columns=options.columns_by_role(column, text_column),
         )
     for remark in inputs.remarks:
-        say(remark)
+        say_remark(remark)
     names, advice = suggest_next(inputs, n=count, method=method, settings=knobs)
     if as_json:
         typer.echo(json.dumps({"next": names, "advice": advice}, indent=2, ensure_ascii=False))

@@ -9,6 +9,7 @@ import typer
 import typer.core
 from typer import Argument, Option
 
+from fewlabels.cli.arguments import running
 from fewlabels.errors import InputError
 
 # Groups of options in the help of `GroupedCommand`.
@@ -147,6 +148,22 @@ ClassFrom = Annotated[
         rich_help_panel=LABELS,
     ),
 ]
+Boxes = Annotated[
+    Path | None,
+    Option(
+        help="Label crops, not images: boxes in CSV, or in COCO's or MegaDetector's JSON.",
+        metavar="FILE",
+        rich_help_panel=LABELS,
+    ),
+]
+Every = Annotated[
+    float | None,
+    Option(
+        help="Label frames of videos too, one every so many seconds.",
+        metavar="SECONDS",
+        rich_help_panel=LABELS,
+    ),
+]
 SubClasses = Annotated[
     str,
     Option(
@@ -238,6 +255,11 @@ def _value_name(found: re.Match[str]) -> str:
 
 class GroupedCommand(typer.core.TyperCommand):
     """A command whose help shows options in groups, and arguments by name only."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; remarks are told in its options."""
+        running[:] = [self]
+        return super().invoke(ctx)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """The arguments without braces."""

@@ -8,7 +8,7 @@ import typer
 from typer import Argument, Option
 
 from fewlabels.cli import options
-from fewlabels.cli.console import say
+from fewlabels.cli.arguments import say_remark
 from fewlabels.cli.label import Abstain
 
 
@@ -50,7 +50,7 @@ def predict_command(
         columns=options.columns_by_role(column, text_column),
     )
     for remark in remarks:
-        say(remark)
+        say_remark(remark)
     if as_json:
         typer.echo(json.dumps([row._asdict() for row in rows], indent=2, ensure_ascii=False))
     else:

@@ -9,6 +9,7 @@ import typer
 from typer import Argument, Option
 
 from fewlabels.cli import options
+from fewlabels.cli.arguments import say_remark
 from fewlabels.cli.console import say
 from fewlabels.cli.label import Backbone, BatchSize, Method, NumWorkers, require_path, resumable
 from fewlabels.errors import FileFormatError
@@ -92,6 +93,8 @@ def serve_command(
     class_from: options.ClassFrom = "deepest",
     column: options.Column = None,
     text_column: options.TextColumn = None,
+    boxes: options.Boxes = None,
+    every: options.Every = None,
     method: Method = None,
     settings: options.Set = None,
     backbone: Backbone = None,
@@ -134,9 +137,11 @@ def serve_command(
             method=method or DEFAULT_METHOD,
             settings=options.single_knobs(settings),
             class_from=class_from,
+            boxes=boxes,
+            every=every,
             person=person,
             columns=options.columns_by_role(column, text_column),
-            on_remark=say,
+            on_remark=say_remark,
         )
 
     if api:

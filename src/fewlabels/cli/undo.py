@@ -8,7 +8,7 @@ import typer
 from typer import Argument, Option
 
 from fewlabels.cli import options
-from fewlabels.cli.console import say
+from fewlabels.cli.arguments import say_remark
 from fewlabels.cli.label import require_path
 
 
@@ -62,7 +62,7 @@ def move_command(
         dry_run=dry_run,
     )
     for remark in moved.remarks:
-        say(remark)
+        say_remark(remark)
     if as_json:
         found = {
             "journal": None if moved.journal is None else str(moved.journal),

@@ -124,6 +124,12 @@ class ImageSet:
         """The file of one image; None for tiles and arrays."""
         return self.sources[index].path
 
+    def file(self, index: int) -> Path | None:
+        """As `path`, but also the file that a crop or a frame is a part of."""
+        source = self.sources[index]
+        found: Path | None = source.path or getattr(source, "file", None)
+        return found
+
     @property
     def paths(self) -> list[Path | None]:
         """The file of each image."""

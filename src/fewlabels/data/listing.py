@@ -15,6 +15,7 @@ from fewlabels.errors import FileFormatError
 from fewlabels.io.cache import linked_roots
 
 HEIC, AVIF = (".heic", ".heif", ".hif"), (".avif",)
+VIDEO = (".mp4", ".m4v", ".mov", ".avi", ".mkv", ".webm")  # frames are read on request (video.py)
 SUFFIXES = (  # of images that are read, in any case
     *(".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".tif", ".tiff"),
     *(AVIF if HAS_AVIF else ()),
@@ -36,7 +37,7 @@ UNREADABLE = {  # suffix: what to do with such files where they are not read
         (".cr2", ".cr3", ".nef", ".arw", ".dng", ".raf", ".orf", ".rw2"),
         "convert these raw photographs to JPEG",
     ),
-    **dict.fromkeys((".mp4", ".mov", ".avi", ".mkv"), "extract pictures from these videos"),
+    **dict.fromkeys(VIDEO, "`fewlabels label --every 2` takes pictures from these videos"),
     **dict.fromkeys((".zip", ".tar", ".tgz", ".gz", ".7z", ".rar"), "unpack them"),
 }
 
@@ -109,6 +110,15 @@ def list_images(
     return list(_Walk(root, linked_roots(root), problems, others, recursive).walk(folder, ()))
 
 
+def list_files(
+    folder: Path, suffixes: tuple[str, ...], *, problems: list[Problem]
+) -> list[tuple[str, Path]]:
+    """Name and path of all files with other suffixes, as `list_images` lists images."""
+    walk = _Walk(folder, linked_roots(folder), problems, [], True, suffixes)
+    found = [(each.name, each.source.path) for each in walk.walk(folder, ())]
+    return [(name, path) for name, path in found if path is not None]
+
+
 def is_unreadable(name: str) -> bool:
     """Whether a file is, by its name, a picture, film or archive that is not read here."""
     return name.lower().endswith(tuple(UNREADABLE)) and not _is_image(name)
@@ -175,6 +185,10 @@ class _Walk(NamedTuple):
     problems: list[Problem]
     others: list[str]
     recursive: bool
+    suffixes: tuple[str, ...] = SUFFIXES
+
+    def _is_wanted(self, name: str) -> bool:
+        return name.lower().endswith(self.suffixes)
 
     def walk(self, folder: Path, above: tuple[Path, ...]) -> Iterator[ListedImage]:
         """The images below a folder; `above` are the folders of the links that led to it."""
@@ -193,7 +207,7 @@ class _Walk(NamedTuple):
             try:
                 found = self._look_at(entry, name, above)
             except OSError as error:  # no permission to follow a link or to read file attributes
-                if self.recursive or _is_image(entry.name):
+                if self.recursive or self._is_wanted(entry.name):
                     self._skip(name, _inaccessible(error))
                 continue
             if isinstance(found, ListedImage):
@@ -208,7 +222,7 @@ class _Walk(NamedTuple):
         path = Path(entry.path)
         # entry.is_dir() is faster, but raises on circular links.
         is_folder = path.is_dir() if entry.is_symlink() else entry.is_dir()
-        if not (self.recursive if is_folder else _is_image(entry.name)):
+        if not (self.recursive if is_folder else self._is_wanted(entry.name)):
             if not is_folder and is_unreadable(entry.name):
                 self.others.append(name)
             return None

@@ -1,5 +1,6 @@
 """FeatureSet: feature vectors with their class numbers, the result of stage 3."""
 
+import io
 import json
 from collections import Counter
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from fewlabels.errors import InputError
 from fewlabels.features import storage
 from fewlabels.features.labels import UNLABELLED, number_labels
-from fewlabels.io.files import reading
+from fewlabels.io.files import reading, write_file
 from fewlabels.io.stamps import short_hash
 from fewlabels.io.words import name_rows
 
@@ -120,6 +121,18 @@ class FeatureSet:
         about = (self.class_names, self.provenance, self.names)
         contents = storage.Contents(self.features, self.labels, *about)
         storage.write(Path(path), contents, encoding=encoding)
+
+    def save_npz(self, path: str | Path) -> None:
+        """Write features, labels, names and class_names as a .npz file, for other programs."""
+        buffer = io.BytesIO()
+        np.savez(
+            buffer,
+            features=self.features,
+            labels=self.labels,
+            names=np.array(self.names or (), dtype=str),
+            class_names=np.array(self.class_names, dtype=str),
+        )
+        write_file(Path(path), buffer.getvalue())
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

@@ -104,7 +104,7 @@ def read_rows(
         if twice:
             raise InputError(
                 f"column '{name}' must name each row once, got '{twice[0][:80]}' more than once. "
-                "Choose another with columns={'name': ...}."
+                "Choose another with columns={'name': COLUMN}."
             )
     return TableRows(
         names,
@@ -143,8 +143,8 @@ def _to_text(value: Any) -> str:
 def _no_vectors(table: Table) -> InputError:
     return InputError(
         "a table must hold a column 'embedding', columns e0, e1, ..., or a column of texts, got "
-        f"{listing(table.columns, most=MOST_SHOWN)}. Name it with columns={{'embedding': ...}} or "
-        "columns={'text': ...}."
+        f"{listing(table.columns, most=MOST_SHOWN)}. Name it with columns={{'embedding': COLUMN}} or "
+        "columns={'text': COLUMN}."
     )
 
 

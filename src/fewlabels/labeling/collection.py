@@ -155,9 +155,14 @@ class Collection:
 
     def path(self, row: int) -> Path | None:
         """The file of a picture; None without one, or where it now leads out of the folder."""
+        whole = self.images is not None and self.images.path(row) is not None
+        return self.file(row) if whole else None
+
+    def file(self, row: int) -> Path | None:
+        """As `path`, but also the file that a crop or a frame is a part of."""
         if self.images is None or self.root is None:
             return None
-        path = self.images.path(row)
+        path = self.images.file(row)
         return None if path is None else self._inside(path)
 
     def _inside(self, path: Path) -> Path | None:

@@ -11,7 +11,8 @@ from fewlabels.backbones.encoder import QUALITIES
 from fewlabels.backbones.text import TEXT_QUALITIES
 from fewlabels.data import ImageSet, read_images
 from fewlabels.data.datasets import image_column, read_dataset
-from fewlabels.data.listing import SUFFIXES, remark_unreadable
+from fewlabels.data.listing import SUFFIXES, is_unreadable, remark_unreadable
+from fewlabels.data.video import check_every, read_frames
 from fewlabels.errors import FileFormatError, InputError
 from fewlabels.features import FeatureSet, read_features
 from fewlabels.features.labels import number_labels
@@ -61,6 +62,9 @@ class Inputs:
     marks: Mapping[str, str] = field(default_factory=dict)  # "none", "skip", ... by name
     people: Mapping[str, str] = field(default_factory=dict)  # who decided, by name
     agreement: Agreement | None = None  # of a project
+    unread: tuple[str, ...] = ()  # names of images that cannot be read
+    boxes: Path | None = None  # the file of boxes, where items are crops
+    every: float | None = None  # seconds between two frames of videos
 
     @property
     def labels(self) -> dict[str, str]:
@@ -87,6 +91,8 @@ class Inputs:
             labels=self.labels,
             people=self.people,
             shown=items.shown,
+            boxes=self.boxes,
+            every=self.every,
         )
 
 
@@ -148,6 +154,11 @@ def identify(source: Any, columns: Mapping[str, str] | None = None) -> Named:
             f"{path} is one image. Name a folder of images to label, "
             f"or use `fewlabels predict {path.name} --model MODEL`."
         )
+    if path.is_file() and is_unreadable(path.name):
+        (remark,) = remark_unreadable([path.name])
+        raise InputError(
+            f"{path} is not a folder of images. {remark} Then name the folder that holds them."
+        )
     require_file(path, holds="features")
     rows = read_table(path, columns) if path.suffix.lower() in TABLES else None
     return Named(path, None, path, rows=rows)
@@ -163,6 +174,7 @@ def read_inputs(
     class_from: str = DEEPEST,
     columns: Mapping[str, str] | None = None,
     boxes: Path | None = None,
+    every: float | None = None,
 ) -> Inputs:
     """Items, features and labels of a folder of images, a file of features or a project.
 
@@ -176,27 +188,42 @@ def read_inputs(
         class_from: Which sub-folder names the class, as in `read_folder_names`.
         columns: Of a table, as in `read_features`.
         boxes: A file of boxes in the images of a folder: each crop is an item (boxes.py).
+        every: Seconds between two frames of the videos of a folder, which are items too; None to
+            read no videos.
     """
+    check_every(every)
     check_class_from(class_from)
     named = path if isinstance(path, Named) else identify(path, columns)
     named.check_backbone(extraction.backbone)
     if boxes is not None:
         if named.root is None or named.is_project:
             raise InputError(f"boxes needs a folder of images, got {named.path}. Leave it out.")
+        if every is not None:
+            raise InputError(f"every must be left out where boxes are given, got {every:g}.")
         cropped = crop_images(read_images(named.root), boxes)
-        return _read_images(
+        found = _read_images(
             cropped.images,
             labels,
             extraction,
             enough=enough,
             truth=truth,
             own=LabelsRead(cropped.labels, cropped.remarks),
+            folder=named.root,
         )
+        return replace(found, boxes=boxes)
+    if every is not None and (named.root is None or named.is_project):
+        raise InputError(f"every needs a folder of videos, got {named.path}. Leave it out.")
     if named.is_project:
         return _read_project(named.path, labels, truth, class_from)
     if named.root is not None:
         return _read_folder(
-            named.root, labels, extraction, enough=enough, truth=truth, class_from=class_from
+            named.root,
+            labels,
+            extraction,
+            enough=enough,
+            truth=truth,
+            class_from=class_from,
+            every=every,
         )
     if isinstance(named.given, ImageSet):
         return _read_images(named.given, labels, extraction, enough=enough, truth=truth)
@@ -216,8 +243,9 @@ def _read_folder(
     enough: bool,
     truth: str | None,
     class_from: str,
+    every: float | None,
 ) -> Inputs:
-    images = read_images(folder)
+    images = read_frames(folder, every)
     # All files of labels are checked before any image is read, which may take minutes.
     n_photos, known = len(images), known_names(images)
     true = read_truth(truth, known, root=folder, class_from=class_from)
@@ -231,7 +259,8 @@ def _read_folder(
     else:
         given = read_labels(labels, known, root=folder)
     known_true = None if truth is None else true
-    return _extract(images, n_photos, given, known_true, extraction, folder, enough=enough)
+    read = _extract(images, n_photos, given, known_true, extraction, folder, enough=enough)
+    return replace(read, every=every)
 
 
 def _read_images(
@@ -242,6 +271,7 @@ def _read_images(
     enough: bool,
     truth: str | None,
     own: LabelsRead | None = None,
+    folder: Path | None = None,
 ) -> Inputs:
     """The same of images in memory, or of crops, with labels of their own."""
     if own is None:
@@ -254,7 +284,7 @@ def _read_images(
         read = read_labels(labels, images.names)
         given = LabelsRead(read.labels, (*own.remarks, *read.remarks), read.people)
     true = None if truth is None else read_truth(truth, images.names, root=None)
-    return _extract(images, len(images), given, true, extraction, None, enough=enough)
+    return _extract(images, len(images), given, true, extraction, folder, enough=enough)
 
 
 def _extract(
@@ -287,6 +317,8 @@ def _extract(
         *lost,
     ]
     elsewhere = set(images.names[n_photos:])
+    read = set(collection.names)
+    unread = [name for name in known_names(images) if name not in read | elsewhere]
     return Inputs(
         collection,
         _imported(_among(given.labels, collection.names)),
@@ -296,6 +328,7 @@ def _extract(
         None if true is None else _among(true.labels, collection.names),
         stamps,
         people=_among(given.people, collection.names),
+        unread=tuple(dict.fromkeys(unread)),
     )
 
 
@@ -510,6 +543,7 @@ def _read_project(path: Path, labels: Path | None, truth: str | None, class_from
             marks=standing.marks,
             people=standing.people,
             agreement=find_agreement(project.journal),
+            unread=tuple(name for name in known if name not in collection.rows),
         )
 
 

@@ -34,7 +34,7 @@ PERSON, IMPORT, MODEL, CONFIRMED = "person", "import", "model", "confirmed"
 # of them must decide again.
 NONE, SKIP, CONFLICT = "none", "skip", "conflict"
 COPY = "decisions.jsonl"
-COPIED = ("title", "root", "backbone")  # facts that the copy has too
+COPIED = ("title", "root", "backbone", "every")  # facts that the copy has too
 PRIMARY_CODE = 0xFF  # the part of SQLite's codes that names the kind of error
 DISK_ERRORS = (  # the disk is full, read-only or failing, or another process holds the file
     *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY),
@@ -473,7 +473,8 @@ class Journal:
                 self._insert(number, time, [each._replace(aside=True) for each in others], undone)
             if decisions:
                 self._insert(number + 1, _now(), decisions)
-            self.copy.rewrite(_changes(self._compare(self._db, Copied())))
+        # Afterwards: a copy that lacks something is completed, one that is ahead would be refused.
+        self.copy.rewrite(_changes(self._compare(self._db, Copied())))
 
     def _decide(self, decisions: Sequence[Decision]) -> None:
         if not decisions:

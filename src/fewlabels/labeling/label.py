@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fewlabels.data.bursts import check_seconds
+from fewlabels.data.video import check_every
 from fewlabels.features.extraction import Progress
 from fewlabels.features.store import FeatureStore
 from fewlabels.io.files import check_apart, check_suffix, check_writable
@@ -16,6 +17,7 @@ from fewlabels.labeling.labels_file import DEEPEST, check_truth
 from fewlabels.labeling.outcome import Outcome, label_inputs
 from fewlabels.labeling.outputs import (
     LABEL_STUDIO_PREFIX,
+    LabelRow,
     check_abstain,
     check_class_folders,
     check_table,
@@ -45,6 +47,7 @@ def label_folder(
     class_from: str = DEEPEST,
     columns: Mapping[str, str] | None = None,
     boxes: str | Path | None = None,
+    every: float | None = None,
     report: str | Path | None = None,
     model: str | Path | None = None,
     copy_to: str | Path | None = None,
@@ -90,6 +93,8 @@ def label_folder(
             other names; and which has the paths of an "image" or of "audio" to show.
         boxes: Boxes in the images of a folder (CSV, COCO or MegaDetector JSON): each crop is an
             item, called IMAGE#BOX.
+        every: Seconds between two frames of the videos of a folder: each frame is an item, called
+            VIDEO#SECONDS. Needs the extra "video".
         report: Where a report is written (.html).
         model: Where a model for `predict_images` is written (.safetensors).
         copy_to: Folder into which images are copied, one sub-folder per class.
@@ -126,6 +131,7 @@ def label_folder(
     check_method(method, settings)
     check_abstain(abstain, accuracy)
     check_seconds(burst)
+    check_every(every)
     check_separator(sub_classes)
     named.check_backbone(backbone)
     if output is not None:
@@ -170,6 +176,7 @@ def label_folder(
         class_from=class_from,
         columns=columns,
         boxes=None if boxes is None else Path(boxes),
+        every=every,
     )
     n_items, report_progress = len(inputs.collection), on_progress or (lambda _: None)
     report_progress(Progress("label", 0, n_items))
@@ -186,7 +193,11 @@ def label_folder(
     report_progress(Progress("label", n_items, n_items))
 
     remarks = []
-    if output is not None and (kept := write_table(output, outcome.rows, outcome.none_of_these)):
+    # Images that cannot be read get a row too, without a label.
+    unread = [LabelRow(name, "", 0.0, "", 0.0, "") for name in inputs.unread]
+    none = outcome.none_of_these
+    all_none = None if none is None else [*none, *[0.0] * len(unread)]
+    if output is not None and (kept := write_table(output, [*outcome.rows, *unread], all_none)):
         remarks.append(
             f"{output} had labels of yours that are not among those given now: it was kept as "
             f"{kept}. To use them, give that file as labels."

@@ -7,12 +7,14 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from fewlabels.errors import FileFormatError, InputError
 from fewlabels.io.files import decode_text
 from fewlabels.io.words import count, listing, unescape_formula
+from fewlabels.labeling.agreement import check_person
 from fewlabels.labeling.journal import IMPORT, MODEL, PERSON
 
 NAME_COLUMNS = ("path", "file_name", "filename", "file", "image", "name", "id")
@@ -136,8 +138,8 @@ def read_labels(path: Path, names: Sequence[str], *, root: Path | None = None) -
             continue
         elif name not in first:
             first[name] = (line, label)
-            if row.person:
-                people[name] = check_label(unescape_formula(row.person), where=f"{path}: ")
+            with suppress(InputError):  # another program's column may hold anything
+                people[name] = check_person(unescape_formula(row.person))
         elif first[name][1] == label:
             again.append(line)
         else:
@@ -164,7 +166,8 @@ def read_labels(path: Path, names: Sequence[str], *, root: Path | None = None) -
             f"(line {listing(again, most=MOST_SHOWN)})."
         )
     found = {name: label for name, (_, label) in first.items()}
-    return LabelsRead(found, tuple(remarks), people)
+    named = {name: person for name, person in people.items() if person}
+    return LabelsRead(found, tuple(remarks), named)
 
 
 def check_class_from(class_from: str) -> None:

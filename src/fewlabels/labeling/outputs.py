@@ -161,6 +161,15 @@ def to_csv(rows: Sequence[LabelRow], none_of_these: Sequence[float] | None = Non
     return text.getvalue()
 
 
+def for_spreadsheets(text: str) -> bytes:
+    r"""A table in UTF-8; with a byte-order mark, which Excel needs, if it has other letters.
+
+    >>> for_spreadsheets("leek"), for_spreadsheets("käse")[:4]
+    (b'leek', b'\xef\xbb\xbfk')
+    """
+    return text.encode("utf-8" if text.isascii() else "utf-8-sig")
+
+
 def check_table(path: Path) -> None:
     """Refuse a path that `write_table` could not write, before any work is done."""
     check_suffix("output", path, TABLES)
@@ -194,7 +203,7 @@ def write_table(
     if path.suffix.lower() == ".parquet":
         write_file(path, to_parquet(rows, none_of_these))
     else:
-        write_file(path, to_csv(rows, none_of_these).encode())
+        write_file(path, for_spreadsheets(to_csv(rows, none_of_these)))
     return kept
 
 

@@ -4,6 +4,7 @@ project.sqlite         the journal of decisions
 decisions.jsonl        its plain-text copy, from which `repair` rebuilds it
 features.safetensors   the features of the items
 shown.json             texts and paths that the page shows of the rows of a table
+boxes.csv, boxes.json  where items are crops: the boxes
 thumbnails/            small pictures, made when first looked at; may be deleted
 lock                   held by the one process that may write
 """
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import IO, NamedTuple, Self
 
 from fewlabels.data import ImageSet, read_images
+from fewlabels.data.video import read_frames
 from fewlabels.errors import FileFormatError, InputError
 from fewlabels.features import FeatureSet
 from fewlabels.io.files import (
@@ -33,6 +35,7 @@ from fewlabels.io.files import (
 from fewlabels.io.locks import try_lock
 from fewlabels.io.stamps import Stamp
 from fewlabels.io.words import count
+from fewlabels.labeling.boxes import crop_images
 from fewlabels.labeling.collection import Collection, Extraction, Shown
 from fewlabels.labeling.journal import COPY, IMPORT, Journal, Standing
 from fewlabels.labeling.moved import UNREAD, Moved, add_digests, file_stamp, find_moved, rename_rows
@@ -46,6 +49,8 @@ DATABASE, FEATURES, SHOWN, THUMBNAILS, LOCK = (
     "lock",
 )
 ROOT, BACKBONE, TITLE, TOKEN, PORT = "root", "backbone", "title", "token", "port"  # in `about`
+EVERY = "every"  # seconds between two frames of videos, in `about`
+BOXES = "boxes"  # the file of boxes, with its suffix
 READ_ONLY = "Copy the project to a place where you may write, or read it with `fewlabels label`."
 
 
@@ -75,6 +80,8 @@ class Project:
         labels: Mapping[str, str] | None = None,
         people: Mapping[str, str] | None = None,
         shown: Shown | None = None,
+        boxes: Path | None = None,
+        every: float | None = None,
     ) -> Self:
         """Begin a project, open for writing.
 
@@ -91,15 +98,20 @@ class Project:
             labels: To import, by item name.
             people: Who gave them, by item name.
             shown: What is shown of the rows of a table.
+            boxes: File of boxes, where items are crops; it is copied.
+            every: Seconds between two frames of videos.
         """
         check_place(folder, root)
         if stamps is None:
             stamps = {} if root is None else stamps_of(read_images(root))
         about = {TITLE: title, BACKBONE: backbone}
         about |= {} if root is None else {ROOT: str(root.resolve())}
+        about |= {} if every is None else {EVERY: repr(float(every))}
         with _new_folder(folder) as made:
             with cls(made, write=True) as project:
                 project.journal.describe(about)
+                if boxes is not None:
+                    shutil.copyfile(boxes, made / f"{BOXES}{boxes.suffix.lower()}")
                 project.keep_features(features, stamps)
                 if shown is not None:
                     write_file(made / SHOWN, _to_json(shown))
@@ -158,7 +170,15 @@ class Project:
                 f"or tell its new place: `fewlabels serve {self.folder} --photos FOLDER`. "
                 f"Labels alone: `fewlabels export {self.folder} --to csv -o FOLDER`."
             )
-        return read_images(root)
+        return self.read_from(root)
+
+    def read_from(self, root: Path) -> ImageSet:
+        """The images in a folder, or what is taken from them: crops, frames of videos."""
+        for suffix in (".csv", ".json"):
+            if (boxes := self.folder / f"{BOXES}{suffix}").is_file():
+                return crop_images(read_images(root), boxes).images
+        every = self.journal.about.get(EVERY)
+        return read_frames(root, None if every is None else float(every))
 
     def move_photos(self, root: Path) -> str:
         """Take another folder as that of the images, which were moved there; returns a remark.
@@ -170,7 +190,7 @@ class Project:
                 f"photos must not hold the project {self.folder} itself, got {root}. "
                 "Move the project to another folder, or name the one that holds the images."
             )
-        n = self._find_moved(read_images(root)).n_found
+        n = self._find_moved(self.read_from(root)).n_found
         if n == 0:
             raise InputError(
                 f"photos must hold images of {self.folder}, got {root}, which has none of them."
@@ -408,7 +428,7 @@ def stamps_of(images: ImageSet) -> dict[str, str]:
     """
     stamps = {}
     for index, name in enumerate(images.names):
-        path = images.path(index)
+        path = images.file(index)
         if path is not None:
             with suppress(OSError):  # a file that was deleted since it was listed has no stamp
                 stamps[name] = Stamp.of(path).short

@@ -41,7 +41,7 @@ from fewlabels.errors import FewLabelsError, InputError
 from fewlabels.labeling.collection import shorten
 from fewlabels.labeling.connections import PromptProtocol, raise_limit
 from fewlabels.labeling.downloads import list_downloads, make_download
-from fewlabels.labeling.outputs import to_csv
+from fewlabels.labeling.outputs import for_spreadsheets, to_csv
 from fewlabels.labeling.project import PORT, THUMBNAILS, TOKEN
 from fewlabels.labeling.session import Session
 from fewlabels.labeling.thumbnails import Thumbnails
@@ -283,7 +283,7 @@ def make_app(session: Session, *, token: str, port: int, host: str = HOST) -> Fa
     @app.get("/labels.csv")
     def labels(abstain: Annotated[float, Query()] = 0.0) -> Response:
         return Response(
-            to_csv(session.rows(abstain=abstain)),
+            for_spreadsheets(to_csv(session.rows(abstain=abstain))),
             media_type="text/csv; charset=utf-8",
             headers={"Content-Disposition": 'attachment; filename="labels.csv"'},
         )

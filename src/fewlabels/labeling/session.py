@@ -287,7 +287,7 @@ class Session:
     def _is_gone(self, row: int) -> bool:
         """Whether the item is a file that is not there any more."""
         images = self.collection.images
-        path = None if images is None else images.path(row)
+        path = None if images is None else images.file(row)
         return path is not None and not path.is_file()
 
     def _names_of(self, rows: Sequence[int]) -> list[str]:
@@ -497,6 +497,8 @@ def open_session(
     method: str = DEFAULT_METHOD,
     settings: Mapping[str, str] | None = None,
     class_from: str = DEEPEST,
+    boxes: Path | None = None,
+    every: float | None = None,
     person: str = "",
     columns: Mapping[str, str] | None = None,
     on_remark: Callable[[str], None] = lambda _: None,
@@ -511,6 +513,8 @@ def open_session(
         method: Name of the method.
         settings: Values of its knobs other than the defaults, by name.
         class_from: Which sub-folder names the class in a new project, as in `label_folder`.
+        boxes: In a new project: boxes in the images of the folder, as in `label_folder`.
+        every: In a new project: seconds between two frames of its videos, as in `label_folder`.
         person: Who decides, where a decision does not tell.
         columns: Of a table, as in `label_folder`.
         on_remark: Gets the remarks about images and labels.
@@ -522,6 +526,11 @@ def open_session(
         folder, photos = project_beside(folder), folder
     if is_project(folder):
         identify(folder).check_backbone(extraction.backbone)
+        for name, given in (("boxes", boxes), ("every", every)):
+            if given is not None:
+                raise InputError(
+                    f"{name} must be left out for {folder}, a project that exists, got {given}."
+                )
         project = Project.open(folder, write=True)
     elif photos is None:
         raise InputError(
@@ -531,7 +540,14 @@ def open_session(
     else:
         named = identify(photos, columns)
         check_place(folder, named.root)
-        inputs = read_inputs(named, labels=labels, extraction=extraction, class_from=class_from)
+        inputs = read_inputs(
+            named,
+            labels=labels,
+            extraction=extraction,
+            class_from=class_from,
+            boxes=boxes,
+            every=every,
+        )
         collection, remarks = inputs.collection, list(inputs.remarks)
         project = inputs.begin_project(folder)
     try:

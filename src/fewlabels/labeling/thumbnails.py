@@ -32,7 +32,9 @@ class Thumbnails:
     def tag(self, row: int) -> str:
         """What changes with the file, without reading it."""
         try:
-            return short_hash(str(Stamp.of(self._require(row))).encode(), str(SIDE).encode())
+            stamp = Stamp.of(self._require(row))
+            part = self.collection.names[row].partition("#")[2]  # of a crop or frame
+            return short_hash(str(stamp).encode(), str(SIDE).encode(), part.encode())
         except OSError as error:
             raise InputError(f"item {row} has no picture ({error.strerror}).") from error
 
@@ -59,13 +61,16 @@ class Thumbnails:
             return _encode(image, "JPEG", quality=PREVIEW_QUALITY)
 
     def _require(self, row: int) -> Path:
-        path = self.collection.path(row) if 0 <= row < len(self.collection) else None
+        path = self.collection.file(row) if 0 <= row < len(self.collection) else None
         if path is None:
             raise InputError(f"item {row} has no picture.")
         return path
 
     def _read(self, row: int, side: int | None) -> Image.Image:
-        return decode(self._require(row), where=self.collection.names[row], side=side)
+        file, images = self._require(row), self.collection.images
+        if images is not None and images.path(row) is None:  # a part of the file
+            return images.read(row)
+        return decode(file, where=self.collection.names[row], side=side)
 
 
 def make_thumbnail(image: Image.Image, *, side: int = SIDE) -> bytes:

@@ -16,6 +16,7 @@ from PIL import Image
 
 from fewlabels.data.decoding import ORIENTATION, UnreadableImageError, decode, known_formats
 from fewlabels.data.listing import AVIF, HEIC
+from fewlabels.data.sources import ImageSource
 from fewlabels.errors import InputError, unknown_choice
 
 TRAIN, VALIDATION, TEST = "train", "validation", "test"
@@ -35,6 +36,12 @@ class Item(NamedTuple):
     split: str = ""  # train, validation, test, or "" where there are no splits
     guess: str = ""  # the model's label, kept where it is left out as too doubtful
     person: str = ""  # who decided, where the person has a name
+    part: ImageSource | None = None  # the picture, where it is a crop or a frame of a file
+
+    @property
+    def has_picture(self) -> bool:
+        """Whether there is a picture to write."""
+        return self.file is not None or self.part is not None
 
     @property
     def is_of_no_class(self) -> bool:
@@ -80,8 +87,11 @@ class Dataset:
 
     def place(self, item: Item, target: Path) -> None:
         """Copy or link a picture to `target`, a path where there is nothing."""
-        assert item.file is not None, "`export_labels` gives such formats only items with a file"
         target.parent.mkdir(parents=True, exist_ok=True)
+        if item.part is not None:
+            item.part.read().save(target, quality=JPEG_QUALITY)
+            return
+        assert item.file is not None, "`export_labels` gives such formats only items with a file"
         if is_rare(item.path):
             decode(item.file, where=item.path).save(target, quality=JPEG_QUALITY)
         elif self.link:
@@ -91,17 +101,23 @@ class Dataset:
 
 
 def is_rare(path: str) -> bool:
-    """Whether few programs read a picture, by its name: it is written as JPEG then."""
-    return path.lower().endswith((*HEIC, *AVIF))
+    """Whether few programs read a picture, by its name: it is written as JPEG then.
+
+    Crops and frames are named FILE#PART.
+    """
+    return path.lower().endswith((*HEIC, *AVIF)) or "#" in PurePosixPath(path).suffix
 
 
 def file_name(path: str) -> str:
     """The name under which a picture is written.
 
-    >>> file_name("a/IMG_1.HEIC"), file_name("a/1.png")
-    ('a/IMG_1.jpg', 'a/1.png')
+    >>> file_name("a/IMG_1.HEIC"), file_name("a/1.png"), file_name("a/1.png#7")
+    ('a/IMG_1.jpg', 'a/1.png', 'a/1.png-7.jpg')
     """
-    return str(PurePosixPath(path).with_suffix(".jpg")) if is_rare(path) else path
+    if not is_rare(path):
+        return path
+    parted = path.replace("#", "-") + ".jpg"
+    return parted if "#" in path else str(PurePosixPath(path).with_suffix(".jpg"))
 
 
 def keep_names(labels: set[str]) -> dict[str, str]:
@@ -170,6 +186,8 @@ def unique_names(paths: Iterable[str], *, stems: bool = False) -> list[str]:
 
 def picture_size(item: Item) -> tuple[int, int]:
     """Width and height of a picture in pixels, upright by its EXIF tag."""
+    if item.part is not None:
+        return item.part.read().size
     try:
         with Image.open(item.file or "", formats=known_formats()) as image:
             turned = image.getexif().get(ORIENTATION, 1) >= 5

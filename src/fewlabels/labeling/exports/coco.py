@@ -26,7 +26,7 @@ def write_coco(folder: Path, data: Dataset) -> None:
         short = SHORT_SPLITS.get(split, "default")
         images, annotations = [], []
         for number, item in enumerate(data.of(split), start=1):
-            name = f"{item.path}.jpg" if is_rare(item.path) else item.path
+            name = f"{item.path.replace('#', '-')}.jpg" if is_rare(item.path) else item.path
             data.place(item, folder / "images" / short / name)
             width, height = picture_size(item)
             images.append({"id": number, "file_name": name, "width": width, "height": height})

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from fewlabels.data import ImageSet, read_images
 from fewlabels.data.bursts import SECONDS, check_seconds
+from fewlabels.data.sources import ImageSource
 from fewlabels.errors import FileFormatError, InputError
 from fewlabels.features import FeatureSet
 from fewlabels.features.extraction import Progress
@@ -165,7 +166,10 @@ def export_labels(
     )
     _write(form, output, data)
     if form.needs_pictures and (n_rare := sum(is_rare(item.path) for item in items)):
-        remarks.append(f"{count(n_rare, 'image')} written as JPEG: few programs read HEIC or AVIF.")
+        remarks.append(
+            f"{count(n_rare, 'image')} written as JPEG: crops, frames, and HEIC or AVIF, which few "
+            "programs read."
+        )
     if link and found.root is not None:
         remember_links(output, found.root)
     counts = Counter(item.split for item in items)
@@ -230,29 +234,33 @@ def _of_project(
         predicted, title = project.journal.model_labels, project.title
         stamps = project.journal.stamps
         names = dict.fromkeys([*stamps, *given])
+        there = root is not None and (root.is_dir() or is_moved)
+        images = project.read_from(root) if root is not None and there else None
     remarks = []
     files: dict[str, Path] = {}
+    parts: dict[str, ImageSource] = {}
     moved: dict[str, str] = {}
-    if root is not None and (root.is_dir() or is_moved):
-        images = read_images(root)
+    if images is not None:
         files = _files(images)
+        pairs = zip(images.names, images.sources, strict=True)
+        parts = {name: source for name, source in pairs if name not in files}
         moved = find_moved(images, stamps_of(images), stamps).names
     elif root is not None:
         remarks.append(f"{root}, the folder of images, is gone: only labels can be written.")
     items = []
     for name in names:
         place, person = moved.get(name, name), people.get(name, "")
-        file = files.get(place)
+        shown: Any = {"file": files.get(place), "part": parts.get(place)}
         if name in given:
             label, origin, _ = given[name]
-            items.append(Item(place, label, origin, 1.0, file, person=person))
+            items.append(Item(place, label, origin, 1.0, person=person, **shown))
         elif marks.get(name) == NO_CLASS:
-            items.append(Item(place, "", PERSON, 1.0, file, person=person))
+            items.append(Item(place, "", PERSON, 1.0, person=person, **shown))
         elif name in predicted:
             each = predicted[name]
-            items.append(Item(place, each.label, MODEL, round(each.confidence, 4), file))
+            items.append(Item(place, each.label, MODEL, round(each.confidence, 4), **shown))
         else:
-            items.append(Item(place, "", "", 0.0, file))
+            items.append(Item(place, "", "", 0.0, **shown))
 
     def features_of(how: Extraction) -> FeatureSet:  # noqa: ARG001 - they are there
         return rename_rows(FeatureSet.load(named.path / FEATURES), moved)
@@ -321,8 +329,8 @@ def _choose(form: Format, items: list[Item], abstain: float) -> tuple[list[Item]
         )
     remarks = []
     if form.needs_pictures:
-        lost = [item.path for item in labelled if item.file is None]
-        labelled = [item for item in labelled if item.file is not None]
+        lost = [item.path for item in labelled if not item.has_picture]
+        labelled = [item for item in labelled if item.has_picture]
         if not labelled:
             raise FileFormatError(
                 f"to='{form.name}' needs the pictures, and none of them was found. "
