@@ -22,6 +22,7 @@ benchmarks/results/rivals.json after every method; with --method, only the rows 
 import argparse
 import json
 import time
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -152,6 +153,7 @@ WHY_NOT = {
 WHY_NOT |= dict.fromkeys(("tafssl-ica", "tafssl-shift"), WHY_NOT["tafssl"])
 
 
+@cache
 def load(family: str, split: str) -> FeatureSet:
     """Features of a split, as trained here."""
     return FeatureSet.load(ARTIFACTS / family / FAMILIES[family] / f"{split}.safetensors")
@@ -171,6 +173,7 @@ def measure(
 ) -> tuple[EvaluationResult, float]:
     """The result, and milliseconds of processor time per episode."""
     method, features = find_method(name.removesuffix(BPA)), load(kind.family, "novel")
+    mean = load(kind.family, "val") if method.pipeline.needs_mean else None
     known = {} if name in BASELINES else recorded_settings().get(name, {}).get(kind.n_shot, {})
     start = time.process_time()
     [result] = evaluate(
@@ -188,7 +191,7 @@ def measure(
         n_episodes=n_episodes,
         engine=engine,
         device="cpu",
-        mean_features=load(kind.family, "val") if method.pipeline.needs_mean else None,
+        mean_features=mean,
     )
     return result, 1000 * (time.process_time() - start) / n_episodes
 
