@@ -14,10 +14,10 @@ second per episode are left out.
 
 The settings are those of the leaderboard, tuned on validation classes of CIFAR-FS; PT+NCM and
 PT+MAP have the paper's. Times are of one processor, all steps included; torch engine, float32, but
-PT+NCM and PT+MAP of `orders`, and in `presence` all that a fused engine has a kernel for. SimpleShot
-CL2N takes its mean from the validation classes: features of the base classes are not kept. Both
-parts write
-benchmarks/results/rivals.json after every method; with --method, only the rows of these change.
+PT+NCM and PT+MAP of `orders`, and in `presence` all that a fused engine has a kernel for.
+SimpleShot CL2N takes its mean from the validation classes: features of the base classes are not
+kept. Both parts write benchmarks/results/rivals.json after every method; with --method, only the
+rows of these change.
 """
 
 import argparse
