@@ -381,7 +381,7 @@ def sizes_part(report: dict[str, Any]) -> list[str]:
         "statistics of the plans, fitted on validation classes of the other family. Told the "
         "sizes: MAP that knows them.",
     ]
-    for split in ("val", "novel"):
+    for split in [each for each in ("val", "novel") if each in report]:
         rows = report[split]["rows"]
         cells = [(family, kind) for family in ("cifar-fs", "cub") for kind in ("15", "dirichlet")]
         heads = " | ".join(f"{f}, {'balanced' if k == '15' else 'Dirichlet(2)'}" for f, k in cells)
