@@ -295,6 +295,7 @@ def oracle_part(report: dict[str, Any]) -> list[str]:
     return lines
 
 
+LEAST = 5  # episodes of a cell that is shown
 SAME = 0.5  # points; two accuracies that are nearer count as equal in the order of methods
 
 
@@ -360,7 +361,7 @@ def presence_part(report: dict[str, Any]) -> list[str]:
         "`benchmarks/rivals.py presence`: accuracy in % at 1 / 5 shots. The first four columns: "
         "novel classes of CIFAR-FS, own WRN, 75 queries in 5 ways and 60 in 20; the last: CUB, own "
         "ResNet18, 150 queries in 50 ways. Intervals are up to ± 1 point; where they are wider, "
-        "the number of episodes is in brackets. A dash: above one second per episode.",
+        "the number of episodes is in brackets. A dash: about one second per episode or more.",
         "",
         f"| method | {' | '.join(regimes)} |",
         "|---|" + "--:|" * len(regimes),
@@ -371,7 +372,7 @@ def presence_part(report: dict[str, Any]) -> list[str]:
             found = [row for row in rows if (row["method"], row["regime"]) == (name, regime)]
             texts = [
                 "–"
-                if row["accuracy"] is None
+                if row["accuracy"] is None or row["n_episodes"] < LEAST
                 else f"{row['accuracy']:.1f}"
                 + (f" ({row['n_episodes']})" if row["ci95"] > 1 else "")
                 for row in found
@@ -394,7 +395,7 @@ def sizes_part(report: dict[str, Any]) -> list[str]:
         "statistics of the plans, fitted on validation classes of the other family. Told the "
         "sizes: MAP that knows them.",
     ]
-    for split in ("val", "novel"):
+    for split in [each for each in ("val", "novel") if each in report]:
         rows = report[split]["rows"]
         cells = [(family, kind) for family in ("cifar-fs", "cub") for kind in ("15", "dirichlet")]
         heads = " | ".join(f"{f}, {'balanced' if k == '15' else 'Dirichlet(2)'}" for f, k in cells)
