@@ -158,6 +158,7 @@ def label_command(
             rich_help_panel=options.LABELS,
         ),
     ] = None,
+    classes: options.Classes = None,
     device: options.Device = "auto",
     batch_size: BatchSize = None,
     num_workers: NumWorkers = None,
@@ -190,6 +191,7 @@ def label_command(
             class_from=class_from,
             columns=options.columns_by_role(column, text_column),
             boxes=boxes,
+            classes=classes,
             report=report,
             model=model,
             copy_to=copy_to,
@@ -265,6 +267,7 @@ def next_command(
     class_from: options.ClassFrom = "deepest",
     column: options.Column = None,
     text_column: options.TextColumn = None,
+    classes: options.Classes = None,
     device: options.Device = "auto",
     batch_size: BatchSize = None,
     num_workers: NumWorkers = None,
@@ -291,6 +294,7 @@ def next_command(
             extraction=extraction,
             class_from=class_from,
             columns=options.columns_by_role(column, text_column),
+            classes=classes,
         )
     for remark in inputs.remarks:
         say(remark)

@@ -70,6 +70,7 @@ def serve_command(
     class_from: options.ClassFrom = "deepest",
     column: options.Column = None,
     text_column: options.TextColumn = None,
+    classes: options.Classes = None,
     method: Method = None,
     settings: options.Set = None,
     backbone: Backbone = None,
@@ -106,6 +107,7 @@ def serve_command(
             settings=options.single_knobs(settings),
             class_from=class_from,
             columns=options.columns_by_role(column, text_column),
+            classes=classes,
             on_remark=say,
         )
 

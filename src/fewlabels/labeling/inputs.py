@@ -41,6 +41,7 @@ from fewlabels.labeling.labels_file import (
     remark_lost,
 )
 from fewlabels.labeling.moved import add_digests
+from fewlabels.labeling.names import NamePrior, make_prior, read_names
 from fewlabels.labeling.project import FEATURES, Project, is_project, stamps_of
 
 ELSEWHERE = "labels:"  # before the names of labelled images that are in another folder
@@ -58,6 +59,7 @@ class Inputs:
     truth: dict[str, str] | None = None  # true labels by name, where they were given
     stamps: Mapping[str, str] | None = None  # of the images before their features were computed
     marks: Mapping[str, str] = field(default_factory=dict)  # "none" or "skip", by name
+    prior: NamePrior | None = None  # what the names of classes tell
 
     @property
     def labels(self) -> dict[str, str]:
@@ -83,6 +85,7 @@ class Inputs:
             stamps=self.stamps,
             labels=self.labels,
             shown=items.shown,
+            prior=self.prior,
         )
 
 
@@ -113,6 +116,19 @@ class Named(NamedTuple):
             kept = f"features by {self.backbone}" if self.backbone else "given features"
             what = f"a project of {kept}"
         raise InputError(f"backbone must be left out for {self.path}, {what}, got '{given}'.")
+
+    def make_prior(self, classes: Path, extraction: Extraction) -> NamePrior:
+        """What the names of classes in a file tell about these items."""
+        names = read_names(classes)
+        if self.is_project:
+            raise InputError(
+                f"classes must be left out for {self.path}, a project, which keeps its own."
+            )
+        if self.features is not None and (self.rows is None or self.rows.texts is None):
+            raise InputError(
+                f"classes needs images or texts, got the features in {self.path}. Leave it out."
+            )
+        return make_prior(names, extraction.backbone, of_texts=self.features is not None)
 
 
 def identify(source: Any, columns: Mapping[str, str] | None = None) -> Named:
@@ -158,6 +174,7 @@ def read_inputs(
     class_from: str = DEEPEST,
     columns: Mapping[str, str] | None = None,
     boxes: Path | None = None,
+    classes: Path | None = None,
 ) -> Inputs:
     """Items, features and labels of a folder of images, a file of features or a project.
 
@@ -171,10 +188,23 @@ def read_inputs(
         class_from: Which sub-folder names the class, as in `read_folder_names`.
         columns: Of a table, as in `read_features`.
         boxes: A file of boxes in the images of a folder: each crop is an item (boxes.py).
+        classes: A file of class names, which tell something before any label does (names.py).
     """
     check_class_from(class_from)
     named = path if isinstance(path, Named) else identify(path, columns)
     named.check_backbone(extraction.backbone)
+    if classes is not None:
+        prior = named.make_prior(classes, extraction)
+        found = read_inputs(
+            named,
+            labels=labels,
+            extraction=extraction,
+            truth=truth,
+            class_from=class_from,
+            columns=columns,
+            boxes=boxes,
+        )
+        return replace(found, prior=prior)
     if boxes is not None:
         if named.root is None or named.is_project:
             raise InputError(f"boxes needs a folder of images, got {named.path}. Leave it out.")
@@ -487,6 +517,7 @@ def _read_project(path: Path, labels: Path | None, truth: str | None, class_from
             len(collection),
             None if truth is None else _among(true.labels, collection.names),
             marks=project.marks(collection),
+            prior=project.prior,
         )
 
 

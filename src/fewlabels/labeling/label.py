@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from fewlabels.errors import InputError
 from fewlabels.features.extraction import Progress
 from fewlabels.features.store import FeatureStore
 from fewlabels.io.files import check_apart, check_suffix, check_writable
@@ -41,6 +42,7 @@ def label_folder(
     class_from: str = DEEPEST,
     columns: Mapping[str, str] | None = None,
     boxes: str | Path | None = None,
+    classes: str | Path | None = None,
     report: str | Path | None = None,
     model: str | Path | None = None,
     copy_to: str | Path | None = None,
@@ -82,6 +84,9 @@ def label_folder(
             other names; and which has the paths of an "image" or of "audio" to show.
         boxes: Boxes in the images of a folder (CSV, COCO or MegaDetector JSON): each crop is an
             item, called IMAGE#BOX.
+        classes: A text file of class names, one per line: with an encoder that knows images and
+            words (backbone "clip:ORG/NAME"; of texts "minilm"), labels are found without any label,
+            and the names count less as labels come.
         report: Where a report is written (.html).
         model: Where a model for `predict_images` is written (.safetensors).
         copy_to: Folder into which images are copied, one sub-folder per class.
@@ -124,6 +129,7 @@ def label_folder(
         {
             **files_read(named, labels=labels, truth=truth, backbone=backbone),
             "boxes": None if boxes is None else Path(boxes),
+            "classes": None if classes is None else Path(classes),
         },
         {
             "output": output,
@@ -145,6 +151,11 @@ def label_folder(
     if model is not None:
         check_model(model)
         check_repeatable(named, backbone)
+        if classes is not None:
+            raise InputError(
+                "model cannot keep what class names tell. Leave out classes, or make the model "
+                "from the labels that they helped to find."
+            )
     folders = {"copy_to": copy_to, "link_to": link_to}
     for argument, folder in folders.items():
         if folder is not None:
@@ -160,6 +171,7 @@ def label_folder(
         class_from=class_from,
         columns=columns,
         boxes=None if boxes is None else Path(boxes),
+        classes=None if classes is None else Path(classes),
     )
     n_items, report_progress = len(inputs.collection), on_progress or (lambda _: None)
     report_progress(Progress("label", 0, n_items))

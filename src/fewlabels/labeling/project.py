@@ -4,6 +4,7 @@ project.sqlite         the journal of decisions
 decisions.jsonl        its plain-text copy, from which `repair` rebuilds it
 features.safetensors   the features of the items
 shown.json             texts and paths that the page shows of the rows of a table
+classes.json           vectors of the class names that the project began with
 thumbnails/            small pictures, made when first looked at; may be deleted
 lock                   held by the one process that may write
 """
@@ -36,12 +37,14 @@ from fewlabels.io.words import count
 from fewlabels.labeling.collection import Collection, Extraction, Shown
 from fewlabels.labeling.journal import COPY, IMPORT, GivenLabel, Journal
 from fewlabels.labeling.moved import UNREAD, Moved, add_digests, file_stamp, find_moved, rename_rows
+from fewlabels.labeling.names import NamePrior
 from fewlabels.labeling.text_copy import read_copy
 
-DATABASE, FEATURES, SHOWN, THUMBNAILS, LOCK = (
+DATABASE, FEATURES, SHOWN, CLASSES, THUMBNAILS, LOCK = (
     "project.sqlite",
     "features.safetensors",
     "shown.json",
+    "classes.json",
     "thumbnails",
     "lock",
 )
@@ -74,6 +77,7 @@ class Project:
         stamps: Mapping[str, str] | None = None,
         labels: Mapping[str, str] | None = None,
         shown: Shown | None = None,
+        prior: NamePrior | None = None,
     ) -> Self:
         """Begin a project, open for writing.
 
@@ -89,6 +93,7 @@ class Project:
             stamps: Of the images before their features were computed; the present ones if left out.
             labels: To import, by item name.
             shown: What is shown of the rows of a table.
+            prior: What the names of classes tell.
         """
         check_place(folder, root)
         if stamps is None:
@@ -101,6 +106,8 @@ class Project:
                 project.keep_features(features, stamps)
                 if shown is not None:
                     write_file(made / SHOWN, _to_json(shown))
+                if prior is not None:
+                    prior.save(made / CLASSES)
                 project.import_labels(labels or {})
             with suppress(FileNotFoundError):
                 folder.rmdir()  # it is empty
@@ -144,6 +151,12 @@ class Project:
     def backbone(self) -> str:
         """Name of the backbone; "" where features were given."""
         return self.journal.about.get(BACKBONE, "")
+
+    @property
+    def prior(self) -> NamePrior | None:
+        """What the names of classes tell, where it began with them."""
+        path = self.folder / CLASSES
+        return NamePrior.load(path) if path.exists() else None
 
     def list_images(self) -> ImageSet | None:
         """The images that are in the folder now; None for a project of features."""

@@ -50,6 +50,7 @@ from fewlabels.labeling.journal import (
     ModelLabel,
 )
 from fewlabels.labeling.labels_file import DEEPEST, check_label, read_labels, remark_lost
+from fewlabels.labeling.names import is_complete, solve_named
 from fewlabels.labeling.outputs import LabelRow, make_rows
 from fewlabels.labeling.places import place
 from fewlabels.labeling.project import Project, check_place, is_project
@@ -87,6 +88,7 @@ class Session:
         self.project = project
         self.method, self.settings = method, settings
         self.collection = project.load() if collection is None else collection
+        self.prior = project.prior
         dataset = self.collection.provenance.get("dataset")
         n, report = len(self.collection), on_progress or (lambda _: None)
         report(Progress("compare", 0, n))
@@ -291,9 +293,10 @@ class Session:
         """The journal's labels, and a quick answer from the last state's."""
         given, journal = self.project.given(self.collection), self.project.journal
         marks = self.project.marks(self.collection)
-        class_names = tuple(journal.class_names)
+        prior = () if self.prior is None else self.prior.names
+        class_names = tuple(dict.fromkeys((*journal.class_names, *prior)))
         labels = {name: each.label for name, each in given.items()}
-        used = set(labels.values())
+        used = {*labels.values(), *prior}
         active = tuple(name for name in class_names if name in used)
         numbers = self.collection.number(labels, active)
         state = State(version, given, marks, class_names, active, numbers, None)
@@ -310,7 +313,7 @@ class Session:
             return replace(state, outliers=[], estimate=None)
         outliers = [(row, p) for row, p in last.outliers if state.is_open(names[row])]
         state = replace(state, outliers=outliers)
-        if last.answer is None:
+        if last.answer is None or not self._is_complete(state):
             return self._solve(state)
         before = {name: column for column, name in enumerate(last.active)}
         columns = [before.get(name, -1) for name in active]
@@ -327,7 +330,15 @@ class Session:
         """The same state with the thorough answer."""
         if len(state.active) < 2:
             return replace(state, answer=None)
-        return replace(state, answer=solve(self.vectors, state.numbers, n_way=len(state.active)))
+        n_way = len(state.active)
+        if self.prior is None:
+            return replace(state, answer=solve(self.vectors, state.numbers, n_way=n_way))
+        told = self.prior.log_probabilities(self.collection.features, state.active)
+        return replace(state, answer=solve_named(self.vectors, state.numbers, told))
+
+    def _is_complete(self, state: State) -> bool:
+        """Whether every class has a label; classes may be known by name alone."""
+        return is_complete(state.numbers, len(state.active))
 
     def _settle(self, state: State) -> State:
         """The state with the thorough answer, the estimate and suggestions.
@@ -353,7 +364,7 @@ class Session:
 
     def _estimate(self, state: State) -> Estimate | None:
         """The estimate of accuracy; None if a decision was made meanwhile."""
-        if state.answer is None:
+        if state.answer is None or not self._is_complete(state):
             return None
         return estimate_accuracy(
             self.vectors,
@@ -366,7 +377,7 @@ class Session:
 
     def _search(self, state: State) -> State:
         """The settled state with the outliers; not searched if a decision was made meanwhile."""
-        if state.answer is None:
+        if state.answer is None or not self._is_complete(state):
             return replace(state, searched=True, outliers=())
         found = find_outliers(
             self.vectors, state.numbers, state.answer, cancelled=partial(self._outdated, state)
@@ -438,6 +449,7 @@ def open_session(
     settings: Mapping[str, str] | None = None,
     class_from: str = DEEPEST,
     columns: Mapping[str, str] | None = None,
+    classes: Path | None = None,
     on_remark: Callable[[str], None] = lambda _: None,
 ) -> Session:
     """A session of a project, which is begun if it does not exist yet.
@@ -451,6 +463,7 @@ def open_session(
         settings: Values of its knobs other than the defaults, by name.
         class_from: Which sub-folder names the class in a new project, as in `label_folder`.
         columns: Of a table, as in `label_folder`.
+        classes: Names of classes that a new project begins with, as in `label_folder`.
         on_remark: Gets the remarks about images and labels.
     """
     check_method(method, settings)
@@ -459,6 +472,11 @@ def open_session(
         folder, photos = project_beside(folder), folder
     if is_project(folder):
         identify(folder).check_backbone(extraction.backbone)
+        if classes is not None:
+            raise InputError(
+                f"classes must be left out for {folder}, a project that exists already. "
+                "Begin another one with them, or name classes on the page."
+            )
         project = Project.open(folder, write=True)
     elif photos is None:
         raise InputError(
@@ -468,7 +486,9 @@ def open_session(
     else:
         named = identify(photos, columns)
         check_place(folder, named.root)
-        inputs = read_inputs(named, labels=labels, extraction=extraction, class_from=class_from)
+        inputs = read_inputs(
+            named, labels=labels, extraction=extraction, class_from=class_from, classes=classes
+        )
         collection, remarks = inputs.collection, list(inputs.remarks)
         project = inputs.begin_project(folder)
     try:
