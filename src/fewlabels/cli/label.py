@@ -219,15 +219,16 @@ def label_command(
     say(f"Written: {', '.join(map(str, written))}")
     say("Next, to check and correct on a page:")
     columns = options.columns_by_role(column, text_column)
-    say(f"  {_next_command(photos, labels, backbone, columns)}", whole=True)
+    given = {"--labels": labels, "--backbone": backbone, "--classes": classes}
+    say(f"  {_next_command(photos, given, columns)}", whole=True)
 
 
 def _next_command(
-    photos: Path, labels: Path | None, backbone: str | None, columns: Mapping[str, str] | None
+    photos: Path, given: Mapping[str, object], columns: Mapping[str, str] | None
 ) -> str:
     """The command that opens the page."""
     words = ["fewlabels", "serve", str(photos)]
-    for option, value in (("--labels", labels), ("--backbone", backbone)):
+    for option, value in given.items():
         words += [] if value is None else [option, str(value)]
     for role, column in (columns or {}).items():
         words += ["--column", f"{role}={column}"]

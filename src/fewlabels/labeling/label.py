@@ -9,6 +9,7 @@ from fewlabels.errors import InputError
 from fewlabels.features.extraction import Progress
 from fewlabels.features.store import FeatureStore
 from fewlabels.io.files import check_apart, check_suffix, check_writable
+from fewlabels.io.words import listing
 from fewlabels.labeling.answer import DEFAULT_METHOD, check_method
 from fewlabels.labeling.collection import Extraction
 from fewlabels.labeling.inputs import files_read, identify, read_inputs
@@ -151,11 +152,6 @@ def label_folder(
     if model is not None:
         check_model(model)
         check_repeatable(named, backbone)
-        if classes is not None:
-            raise InputError(
-                "model cannot keep what class names tell. Leave out classes, or make the model "
-                "from the labels that they helped to find."
-            )
     folders = {"copy_to": copy_to, "link_to": link_to}
     for argument, folder in folders.items():
         if folder is not None:
@@ -173,6 +169,13 @@ def label_folder(
         boxes=None if boxes is None else Path(boxes),
         classes=None if classes is None else Path(classes),
     )
+    if model is not None and inputs.prior is not None:
+        lacking = set(inputs.prior.names) - set(inputs.labels.values())
+        if lacking:
+            raise InputError(
+                "model needs a label of every class, got none of "
+                f"{listing(sorted(lacking))}, known by name alone. Label some first."
+            )
     n_items, report_progress = len(inputs.collection), on_progress or (lambda _: None)
     report_progress(Progress("label", 0, n_items))
     outcome = label_inputs(

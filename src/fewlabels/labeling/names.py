@@ -1,11 +1,12 @@
 """Start from class names: what the names alone tell about each item, as one factor of the answer.
 
     y_ik = softmax_k(scale <x_i, t_k>)            x_i, t_k: vectors of item and class name, length 1
-    p_ik ~ q_ik y_ik^a,   a = 1 / (1 + labels per class)
+    p_ik ~ q_ik y_ik^a,   a = 3 / (3 + labels per class)
 
 q is the answer of the method. The factor y^a is that of TransCLIP (Zanella, Gérin and Ben Ayed
 2024), whose a is 1 without labels and 1/2 with a few; here it falls as labels come, as the weight
 of the text in StatA does (Zanella et al. 2025: 1 / (1 + n)), so that labels outweigh the names. The
+3 is the best of 1, 2, 3, 5, 8 on two collections of texts (benchmarks/encoders.py --names). The
 method learns a class without a label from the items that y is surest of (TransCLIP: eight). Hidden
 labels are predicted with the same factor, so that what they tell is true of the whole.
 """
@@ -27,6 +28,7 @@ from fewlabels.io.files import decode_text, reading, require_file, write_file
 from fewlabels.labeling.answer import TINY, Answer, solve
 from fewlabels.labeling.labels_file import check_label
 
+ANCHOR = 3.0  # labels per class that weigh as much as the names
 N_SUREST = 8  # items that a class without a label is learned from, as in TransCLIP
 FILE_HOLDS = "the names of classes, one per line"
 
@@ -139,7 +141,7 @@ def solve_named(
     answer = solve(rows, assumed, n_way=n_way, none_of_these=none_of_these and complete)
     trace = answer.trace
     assert trace is not None
-    weight = n_way / (n_way + known.sum())
+    weight = ANCHOR / (ANCHOR + known.sum() / n_way)
     prior = torch.as_tensor(log_prior).clamp_min(float(np.log(TINY)))
     logits = (trace.logits / trace.temperature + weight * prior).log_softmax(dim=1)
     probabilities = logits.exp().numpy()
