@@ -106,8 +106,9 @@ class Named(NamedTuple):
 
     def check_backbone(self, given: str | None) -> None:
         """Refuse a backbone that would have no effect."""
-        names = (given, QUALITIES.get(given or ""), TEXT_QUALITIES.get(given or ""))
-        if given is None or self.features is None or self.backbone in names:
+        if given is None or self.features is None:
+            return
+        if self.backbone in (given, QUALITIES.get(given, given), TEXT_QUALITIES.get(given, given)):
             return
         if self.rows is not None and self.rows.texts is not None:
             return
