@@ -17,7 +17,7 @@ from fewlabels.features.store import FeatureStore
 from fewlabels.labeling.answer import prepare, solve
 from fewlabels.labeling.collection import Extraction
 from fewlabels.labeling.inputs import read_inputs
-from fewlabels.labeling.names import NamePrior, read_names, solve_named
+from fewlabels.labeling.names import NamePrior, knows_words, read_names, solve_named, words_encoder
 from fewlabels.labeling.outcome import suggest_next
 from fewlabels.labeling.project import Project
 from fewlabels.labeling.session import open_session
@@ -149,6 +149,22 @@ def test_a_session_without_any_label_has_an_answer(tiny, photos, names, how, mon
     again.close()
     with pytest.raises(InputError, match="classes must be left out for"):
         open_session(folder, classes=names)
+
+
+def test_words_find_items(tiny, photos, names, how):
+    session = open_session(photos, extraction=how, classes=names)
+    rows, cosines = session.search("plum")
+    assert [session.collection.names[row][:4] for row in rows[:8]] == ["plum"] * 8
+    assert len(rows) == 24
+    assert (np.diff(cosines) <= 0).all()
+    session.close()
+    assert [knows_words(each) for each in ("clip:a/b", "minilm", "wordllama", "st:a/b")] == [
+        True
+    ] * 4
+    others = ("", "tfidf", "efficientnet-lite0", "minilm+wordllama", "clip:a/b+clip:c/d")
+    assert not any(map(knows_words, others))
+    with pytest.raises(InputError, match=r"a search needs an encoder that knows words.*got tfidf"):
+        words_encoder("tfidf")
 
 
 def blobs_and_prior(sharpness, seed=0):

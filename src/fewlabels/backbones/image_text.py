@@ -4,8 +4,8 @@
 words: the class names alone tell something about the classes.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -54,24 +54,37 @@ def load_clip(name: str) -> tuple[nn.Module, str, int]:
 
 def encode_names(name: str, names: Sequence[str]) -> tuple[NDArray[np.float32], float]:
     """Vectors of class names, (W, D), and what their cosines with images are multiplied by."""
+    words = load_words(name)
+    return words.encode([PROMPT.format(each) for each in names]), words.scale
+
+
+class Words(NamedTuple):
+    """The part of a model for texts."""
+
+    encode: Callable[[Sequence[str]], NDArray[np.float32]]  # n texts -> (n, D)
+    scale: float  # that cosines of images and texts are multiplied by
+
+
+def load_words(name: str) -> Words:
+    """The part of a model for texts."""
     transformers, model = _load(name)
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(name)
-        # SigLIP was trained on texts that are filled up to its greatest length.
-        longest = int(model.config.text_config.max_position_embeddings)
-        tokens = tokenizer(
-            [PROMPT.format(each) for each in names],
-            padding="max_length",
-            max_length=longest,
-            truncation=True,
-            return_tensors="pt",
-        )
-        with torch.inference_mode():
-            rows = _vectors(model.eval().get_text_features(**tokens))
-            scale = float(model.logit_scale.exp())
     except Exception as error:
         raise hub.unreachable(f"the texts of {HUB}:{name}", error) from error
-    return rows.float().numpy(), scale
+    # SigLIP was trained on texts that are filled up to its greatest length.
+    longest = int(model.config.text_config.max_position_embeddings)
+    filled = {"padding": "max_length", "max_length": longest, "truncation": True}
+
+    def encode(texts: Sequence[str]) -> NDArray[np.float32]:
+        tokens = tokenizer(list(texts), return_tensors="pt", **filled)
+        with torch.inference_mode():
+            found: NDArray[np.float32] = (
+                _vectors(model.eval().get_text_features(**tokens)).float().numpy()
+            )
+        return found
+
+    return Words(encode, float(model.logit_scale.detach().exp()))
 
 
 def _load(name: str) -> tuple[Any, Any]:

@@ -12,8 +12,9 @@ labels are predicted with the same factor, so that what they tell is true of the
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,12 @@ import torch
 from numpy.typing import NDArray
 
 from fewlabels.backbones import image_text
-from fewlabels.backbones.text import TEXT_QUALITIES, best_installed, load_text_encoder
+from fewlabels.backbones.text import (
+    TEXT_ENCODERS,
+    TEXT_QUALITIES,
+    best_installed,
+    load_text_encoder,
+)
 from fewlabels.errors import FileFormatError, InputError
 from fewlabels.fitting import Rows
 from fewlabels.io.files import decode_text, reading, require_file, write_file
@@ -29,6 +35,8 @@ from fewlabels.labeling.answer import TINY, Answer, solve
 from fewlabels.labeling.labels_file import check_label
 
 ANCHOR = 3.0  # labels per class that weigh as much as the names
+SENTENCES = "st"  # before the names of models of sentence-transformers
+NOT_FOR_LATER = ("tfidf",)  # encoders that cannot encode a later text
 N_SUREST = 8  # items that a class without a label is learned from, as in TransCLIP
 FILE_HOLDS = "the names of classes, one per line"
 
@@ -112,6 +120,42 @@ def make_prior(names: Sequence[str], backbone: str | None, *, of_texts: bool) ->
         )
     vectors, scale = image_text.encode_names(model, [each.replace("_", " ") for each in names])
     return NamePrior(tuple(names), vectors, scale)
+
+
+def knows_words(backbone: str) -> bool:
+    """Whether words can be compared with items of a backbone."""
+    if "+" in backbone:
+        return False
+    hub = backbone.partition(":")[0]
+    return hub in (image_text.HUB, SENTENCES) or (
+        backbone in TEXT_ENCODERS and backbone not in NOT_FOR_LATER
+    )
+
+
+@cache
+def words_encoder(backbone: str) -> Callable[[str], NDArray[np.float32]]:
+    """What gives the vector of words, (D,), for items of a backbone; loaded once."""
+    if not knows_words(backbone):
+        raise InputError(
+            "a search needs an encoder that knows words, such as clip:ORG/NAME, or minilm for "
+            f"texts, got {backbone or 'given features'}."
+        )
+    hub, _, model = backbone.partition(":")
+    if hub == image_text.HUB:
+        encode = image_text.load_words(model).encode
+        return lambda words: encode([words])[0]
+    encoder = load_text_encoder(backbone)
+    return lambda words: encoder.encode([words])[0]
+
+
+def rank_by_words(
+    words: str, backbone: str, features: NDArray[np.floating], n: int
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """The n rows of (N, D) that are most similar to words, and their cosines."""
+    vector = _unit(words_encoder(backbone)(words)[None])[0]
+    cosines = _unit(features) @ vector
+    order = np.argsort(-cosines, kind="stable")[:n]
+    return order, cosines[order]
 
 
 def is_complete(labels: NDArray[np.int64], n_way: int) -> bool:

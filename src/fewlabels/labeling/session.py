@@ -50,7 +50,7 @@ from fewlabels.labeling.journal import (
     ModelLabel,
 )
 from fewlabels.labeling.labels_file import DEEPEST, check_label, read_labels, remark_lost
-from fewlabels.labeling.names import is_complete, solve_named
+from fewlabels.labeling.names import is_complete, rank_by_words, solve_named
 from fewlabels.labeling.outputs import LabelRow, make_rows
 from fewlabels.labeling.places import place
 from fewlabels.labeling.project import Project, check_place, is_project
@@ -236,6 +236,11 @@ class Session:
         cosines[row] = np.inf  # before its duplicates
         order = np.argsort(-cosines, kind="stable")[:N_SIMILAR]
         return order, np.minimum(cosines[order], 1)
+
+    def search(self, words: str) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """The rows most similar to words, and their cosines, (n,) each."""
+        backbone = self.project.backbone
+        return rank_by_words(words, backbone, self.collection.features, N_SIMILAR)
 
     def places(self) -> NDArray[np.float32]:
         """Places of all items on the map, (N, 2) between 0 and 1; computed when first asked for."""

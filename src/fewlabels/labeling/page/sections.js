@@ -65,9 +65,9 @@ function noClass() {
 }
 
 function alike(items) {
-  const { item, similar } = page.like;
+  const { item, similar, words } = page.like;
   const found = items.filter((each) => similar.has(each)).sort((a, b) => similar.get(b) - similar.get(a));
-  return [section("like", `Like ${page.project.names[item]}`, found, { captions: true, note: "the most similar first" })];
+  return [section("like", words ? `Search: ${words}` : `Like ${page.project.names[item]}`, found, { captions: true, note: "the most similar first" })];
 }
 
 export const byName = () => page.state.classes.map((_, i) => i).sort((a, b) => NAMES.compare(page.state.classes[a], page.state.classes[b]));
