@@ -11,7 +11,6 @@ method learns a class without a label from the items that y is surest of (TransC
 labels are predicted with the same factor, so that what they tell is true of the whole.
 """
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -30,7 +29,7 @@ from fewlabels.backbones.text import (
 )
 from fewlabels.errors import FileFormatError, InputError
 from fewlabels.fitting import Rows
-from fewlabels.io.files import decode_text, reading, require_file, write_file
+from fewlabels.io.files import decode_text, read_json, require_file, write_json
 from fewlabels.labeling.answer import TINY, Answer, solve
 from fewlabels.labeling.labels_file import check_label
 
@@ -71,15 +70,15 @@ class NamePrior:
     def save(self, path: Path) -> None:
         """Write them as JSON."""
         content = {"names": self.names, "vectors": self.vectors.tolist(), "scale": self.scale}
-        write_file(path, json.dumps(content).encode())
+        write_json(path, content)
 
     @classmethod
     def load(cls, path: Path) -> "NamePrior":
         """Read back what `save` wrote."""
-        with reading(path, holds="vectors of class names"):
-            found = json.loads(path.read_bytes())
-            vectors = np.array(found["vectors"], dtype=np.float32)
-            return cls(tuple(map(str, found["names"])), vectors, float(found["scale"]))
+        way_out = "Restore a backup, or delete it: then only labels count."
+        found = read_json(path, holds="vectors of class names", way_out=way_out)
+        vectors = np.array(found["vectors"], dtype=np.float32)
+        return cls(tuple(found["names"]), vectors, float(found["scale"]))
 
 
 def _unit(x: NDArray[np.floating]) -> NDArray[np.float32]:

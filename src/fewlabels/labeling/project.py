@@ -9,7 +9,6 @@ thumbnails/            small pictures, made when first looked at; may be deleted
 lock                   held by the one process that may write
 """
 
-import json
 import os
 import re
 import secrets
@@ -26,10 +25,10 @@ from fewlabels.features import FeatureSet
 from fewlabels.io.files import (
     TEMPORARY,
     make_folder,
-    reading,
+    read_json,
     sync_folder,
     unwritable,
-    write_file,
+    write_json,
 )
 from fewlabels.io.locks import try_lock
 from fewlabels.io.stamps import Stamp
@@ -105,7 +104,7 @@ class Project:
                 project.journal.describe(about)
                 project.keep_features(features, stamps)
                 if shown is not None:
-                    write_file(made / SHOWN, _to_json(shown))
+                    write_json(made / SHOWN, {**shown._asdict(), "root": str(shown.root)})
                 if prior is not None:
                     prior.save(made / CLASSES)
                 project.import_labels(labels or {})
@@ -219,8 +218,7 @@ class Project:
         collection = Collection.of_features(features, title=self.title)
         images = self.list_images() if images is None else images
         if (path := self.folder / SHOWN).exists():
-            with reading(path, holds="what the page shows of the rows"):
-                return collection.with_shown(_from_json(path.read_bytes()))
+            return collection.with_shown(_read_shown(path))
         if images is None or self.root is None:
             return collection
         return collection.with_images(images, self.root)
@@ -323,15 +321,11 @@ class Project:
         return bool(valid) and valid[-1] != IMPORT
 
 
-def _to_json(shown: Shown) -> bytes:
-    # a lone surrogate in a text, which UTF-8 has no bytes for, is escaped
-    return json.dumps({**shown._asdict(), "root": str(shown.root)}).encode()
-
-
-def _from_json(content: bytes) -> Shown:
-    found = json.loads(content)
+def _read_shown(path: Path) -> Shown:
+    way_out = "Restore a backup, or delete it: then the names of the rows are shown."
+    found = read_json(path, holds="what the page shows of the rows", way_out=way_out)
     root = Path(found.pop("root"))
-    lists = {key: None if each is None else tuple(map(str, each)) for key, each in found.items()}
+    lists = {key: None if each is None else tuple(each) for key, each in found.items()}
     return Shown(root, **lists)
 
 
