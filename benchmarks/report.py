@@ -161,6 +161,89 @@ def folder_part(report: dict[str, Any]) -> list[str]:
     return [*lines, "", "![Accuracy by labels per class](benchmarks/results/folders.png)"]
 
 
+def encoder_tables(report: dict[str, Any], kind: str) -> list[str]:
+    """Tables of benchmarks/results/encoders.json, of images or of texts."""
+    cells = [cell for cell in report["cells"] if cell["kind"] == kind]
+    folders = list(dict.fromkeys(cell["folder"] for cell in cells))
+    encoders = list(dict.fromkeys(cell["encoder"] for cell in cells))
+    heads = " | ".join(f"{folder}, {n}" for folder in folders for n in (1, 5))
+    lines = []
+    for method in ("nearest class mean", "logistic regression", "folder"):
+        lines += [
+            f"| {method} | {heads} | CPU ms per item |",
+            "|---|" + "--:|" * (2 * len(folders) + 1),
+        ]
+        for encoder in encoders:
+            row = []
+            for folder in folders:
+                for n_shot in (1, 5):
+                    where = (folder, encoder, method, n_shot)
+                    cell = next(
+                        each
+                        for each in cells
+                        if tuple(each[k] for k in ("folder", "encoder", "method", "n_shot"))
+                        == where
+                    )
+                    gain = f" ({cell['gain']:+.1f} ± {cell['interval']:.1f})"
+                    row.append(f"{cell['accuracy']:.1f}" + (gain if encoder != encoders[0] else ""))
+            lines.append(f"| {encoder} | {' | '.join(row)} | {report['cpu_ms'][encoder]:.3g} |")
+        lines.append("")
+    return lines
+
+
+def names_table(report: dict[str, Any]) -> list[str]:
+    """Table of benchmarks/results/encoders.json: from class names."""
+    lines = ["| texts | labels per class | names alone | labels alone | names and labels |"]
+    lines.append("|---|--:|--:|--:|--:|")
+    for cell in report["names"]:
+        alone, without = (
+            f"{cell[key]:.1f}" if key in cell else "" for key in ("names alone", "without")
+        )
+        lines.append(
+            f"| {cell['folder']} | {cell['n_shot']} | {alone} | {without} "
+            f"| {cell['with names']:.1f} |"
+        )
+    return lines
+
+
+def encoders_part(report: dict[str, Any]) -> list[str]:
+    """Encoders of images and of texts, and class names."""
+    return [
+        "## Encoders",
+        "",
+        "`benchmarks/encoders.py`: all classes at once, 1 or 5 random labels per class, accuracy "
+        f"on the rest in %, means of {report['draws']} draws; in brackets the mean difference to "
+        "the first line with its 95 % interval. `folder` is what `fewlabels label` runs. CPU time "
+        "on one thread of a shared machine: look at ratios. Groceries 20 classes × 35 photographs; "
+        "CUB 50 novel classes × 20, 96 px.",
+        "",
+        *encoder_tables(report, "images"),
+        "Texts: 20 newsgroups × 60; 22 subjects of Reuters, 25 to 60 each.",
+        "",
+        *encoder_tables(report, "texts"),
+        "From class names (`--classes`), with minilm:",
+        "",
+        *names_table(report),
+    ]
+
+
+def fill_docs(report: dict[str, Any]) -> None:
+    """Write the tables into docs/rows.md, between their marks."""
+    path = HERE.parent / "docs" / "rows.md"
+    text = path.read_text()
+    parts = {
+        "texts": encoder_tables(report, "texts"),
+        "images": encoder_tables(report, "images"),
+        "names": names_table(report),
+    }
+    for mark, lines in parts.items():
+        begin, end = f"<!-- {mark} -->\n", "<!-- end -->"
+        head, found, rest = text.partition(begin)
+        table = "\n".join(lines).strip()
+        text = f"{head}{found}{table}\n{end}{rest.partition(end)[2]}"
+    path.write_text(text)
+
+
 def next_part(report: dict[str, Any]) -> list[str]:
     """Table of benchmarks/results/next_labels.json: labels needed by each rule."""
     rules = [rule for rule in next(iter(report["folders"].values())) if rule != "one more label"]
@@ -416,11 +499,14 @@ def sizes_part(report: dict[str, Any]) -> list[str]:
 
 def main() -> None:
     """Write BENCHMARKS.md."""
-    names = ("cpu", "h200", "folders", "next_labels", "sensitivity", "serve", "page", "drills")
-    cpu, gpu, folders, following, sensitivity, served, page, drills, oracles, rivals, sizes = (
-        json.loads((HERE / "results" / f"{name}.json").read_text())
-        for name in (*names, "oracles", "rivals", "unknown_sizes")
+    names = (
+        *("cpu", "h200", "folders", "encoders", "next_labels", "sensitivity", "serve", "page"),
+        *("drills", "oracles", "rivals", "unknown_sizes"),
     )
+    cpu, gpu, folders, encoders, following, sensitivity, served, page, drills, *others = (
+        json.loads((HERE / "results" / f"{name}.json").read_text()) for name in names
+    )
+    oracles, rivals, sizes = others
     head = [
         "# Benchmarks",
         "",
@@ -430,6 +516,7 @@ def main() -> None:
         "what was tried for unknown class sizes: [docs/rivals.md](docs/rivals.md).",
         "",
     ]
+    fill_docs(encoders)
     (HERE.parent / "BENCHMARKS.md").write_text(
         "\n".join(
             [
@@ -439,6 +526,8 @@ def main() -> None:
                 *gpu_part(gpu),
                 "",
                 *folder_part(folders),
+                "",
+                *encoders_part(encoders),
                 "",
                 *next_part(following),
                 "",

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fewlabels.backbones.text import TEXT_ENCODERS
 from fewlabels.labeling.collection import Extraction
 from fewlabels.labeling.inputs import read_inputs
 
@@ -67,6 +68,40 @@ def test_sounds_come_from_the_folder_of_the_table_alone(texts, serve, visit):
     assert page.request.get(f"{page.url}audio/0").headers["content-type"] == "audio/wav"
     assert page.request.get(f"{page.url}api/text/999").status == 404
     page.complaints.clear()  # the browser notes sounds that are not there
+
+
+def test_a_search_by_meaning(tmp_path, serve, visit):
+    if not TEXT_ENCODERS["wordllama"].is_installed():
+        pytest.skip("a text encoder is not installed")
+    path = tmp_path / "t.csv"
+    texts = ["the flight was delayed", "my dog barks", "a kitten sleeps", "the train is late"]
+    pd.DataFrame({"text": texts}).to_csv(path, index=False)
+    inputs = read_inputs(path, extraction=Extraction("wordllama"))
+    inputs.begin_project(tmp_path / "p").close()
+    page = visit(serve(tmp_path / "p"))
+    page.fill("#filter", "pets & animals")
+    page.press("#filter", "Enter")
+    page.wait_for_function(
+        "() => document.querySelector('#pinned-title').textContent === 'Search: pets & animals'"
+    )
+    tiles = page.locator(".tile")
+    assert tiles.count() == 4  # all of them: the words are no filter any more
+    shown = [page.locator(f"[aria-posinset='{place}'] .words").text_content() for place in (1, 2)]
+    assert set(shown) == {"my dog barks", "a kitten sleeps"}
+    page.keyboard.press("Escape")
+    page.wait_for_function(
+        "() => !document.querySelector('#pinned-title').textContent.startsWith('Search')"
+    )
+
+
+def test_without_words_there_is_no_search(texts, serve, visit):
+    page = visit(serve(texts))
+    assert page.locator("#filter").get_attribute("placeholder") == "Filter  /"
+    answer = page.request.get(f"{page.url}api/search?words=pets")
+    assert answer.status == 422
+    assert "got tfidf" in answer.json()["error"]
+    assert page.request.get(f"{page.url}api/search?words=").status == 422
+    assert page.request.get(f"{page.url}api/search?words={'a' * 501}").status == 422
 
 
 def test_pictures_of_a_table_are_shown(tmp_path, project, serve, visit):

@@ -2,7 +2,11 @@
 
 from dataclasses import replace
 
-from fewlabels.labeling.collection import Collection
+import pytest
+
+from fewlabels.errors import InputError
+from fewlabels.labeling.collection import Collection, Extraction
+from fewlabels.labeling.inputs import Named
 
 
 def test_the_key_changes_with_the_place_of_any_item(blobs):
@@ -17,3 +21,19 @@ def test_the_key_changes_with_the_place_of_any_item(blobs):
         replace(whole, fingerprint="0" * 16).key,
     }
     assert len({whole.key, *others}) == 4
+
+
+def test_backbones_by_quality_are_known_by_their_names(tmp_path):
+    both = "efficientnet-lite0+efficientnet-lite2"
+    assert [Extraction(each).name for each in (None, "fast", "good", "best", "conv4")] == [
+        "efficientnet-lite0",
+        "efficientnet-lite0",
+        "efficientnet-lite2",
+        both,
+        "conv4",
+    ]
+    project = Named(tmp_path, tmp_path, tmp_path / "features.safetensors", both)
+    project.check_backbone("best")
+    project.check_backbone(both)
+    with pytest.raises(InputError, match=r"a project of features by efficientnet-lite0\+.*'fast'"):
+        project.check_backbone("fast")

@@ -12,6 +12,7 @@ from fewlabels.backbones.text import TEXT_ENCODERS, TextEncoder
 from fewlabels.errors import FileFormatError, InputError
 from fewlabels.features.store import FeatureStore
 from fewlabels.features.texts import encode_texts
+from fewlabels.labeling.check import check_project
 from fewlabels.labeling.collection import EXCERPT, Extraction
 from fewlabels.labeling.inputs import read_inputs
 from fewlabels.labeling.predict import predict_images
@@ -166,12 +167,15 @@ def test_a_project_keeps_texts_and_opens_again(texts):
     with Project.open(folder) as project:
         assert project.load().texts == shown
         assert project.backbone == "tfidf"
-    (folder / "shown.json").write_text('{"root": "/", "texts": ["one"], "images": null}')
+    kept = (folder / "shown.json").read_bytes()
+    assert [finding.what for finding in check_project(folder) if finding.right].count("shown.json")
+    (folder / "shown.json").write_bytes(kept.replace(shown[0].encode(), shown[0].upper().encode()))
     with (
         Project.open(folder) as project,
-        pytest.raises(FileFormatError, match=r"shown\.json.*texts must be one for each of the 42"),
+        pytest.raises(FileFormatError, match=r"shown\.json is damaged: its digest is another"),
     ):
         project.load()
+    assert not all(finding.right for finding in check_project(folder))
 
 
 def test_a_file_with_other_texts_is_not_the_project_s(texts):
@@ -239,6 +243,17 @@ def test_excerpts_are_one_short_line(texts):
     assert len(items.describe(0)) == EXCERPT
     assert items.describe(0).endswith("…")
     assert items.describe(1) == frame["body"][1]
+
+
+def test_the_report_shows_texts_as_text(texts, tmp_path):
+    frame = pd.read_csv(texts, keep_default_na=False)
+    frame.loc[5:, "body"] += " <script>alert(1)</script>"
+    label_folder(
+        frame, columns={"text": "body"}, backbone="tfidf", report=tmp_path / "r.html", command="x"
+    )
+    written = (tmp_path / "r.html").read_text()
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;</span>" in written
+    assert "<script>alert" not in written
 
 
 def test_a_model_predicts_later_texts(texts, tmp_path):

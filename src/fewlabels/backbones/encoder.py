@@ -5,6 +5,7 @@ path of a checkpoint        a backbone trained with fewlabels, or published (che
 wrn28-10, resnet12, ...     the same; `weights` is the path, the file must hold this architecture
 efficientnet-lite0, -lite2  small, pretrained on ImageNet, their weights are pip packages
 timm:NAME, hf:ORG/NAME      any vision model of timm or of Hugging Face, with its own transform
+clip:ORG/NAME               a model of images and text of Hugging Face: class names can be compared
 """
 
 import json
@@ -16,7 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from fewlabels.backbones import efficientnet_lite, hf_models, timm_models
+from fewlabels.backbones import efficientnet_lite, hf_models, image_text, timm_models
 from fewlabels.backbones.checkpoint import load_backbone
 from fewlabels.backbones.registry import BACKBONES
 from fewlabels.errors import InputError, unknown_choice
@@ -25,8 +26,9 @@ from fewlabels.io.stamps import short_hash
 HUBS: dict[str, Callable[[str], tuple[nn.Module, str, int]]] = {
     "timm": timm_models.load_timm,
     "hf": hf_models.load_hf,
+    image_text.HUB: image_text.load_clip,
 }
-HUB_NAMES = ("timm:NAME", "hf:ORG/NAME")
+HUB_NAMES = ("timm:NAME", "hf:ORG/NAME", "clip:ORG/NAME")
 QUALITIES = {  # what a person asks for; benchmarks/encoders.py measures them
     "fast": "efficientnet-lite0",
     "good": "efficientnet-lite2",

@@ -163,6 +163,7 @@ def label_command(
     text_column: options.TextColumn = None,
     boxes: options.Boxes = None,
     every: options.Every = None,
+    classes: options.Classes = None,
     device: options.Device = "auto",
     batch_size: BatchSize = None,
     num_workers: NumWorkers = None,
@@ -198,6 +199,7 @@ def label_command(
             columns=options.columns_by_role(column, text_column),
             boxes=boxes,
             every=every,
+            classes=classes,
             report=report,
             model=model,
             copy_to=copy_to,
@@ -225,15 +227,16 @@ def label_command(
     say(f"Written: {', '.join(map(str, written))}")
     say("Next, to check and correct on a page:")
     columns = options.columns_by_role(column, text_column)
-    say(f"  {_next_command(photos, labels, backbone, columns)}", whole=True)
+    given = {"--labels": labels, "--backbone": backbone, "--classes": classes}
+    say(f"  {_next_command(photos, given, columns)}", whole=True)
 
 
 def _next_command(
-    photos: Path, labels: Path | None, backbone: str | None, columns: Mapping[str, str] | None
+    photos: Path, given: Mapping[str, object], columns: Mapping[str, str] | None
 ) -> str:
     """The command that opens the page."""
     words = ["fewlabels", "serve", str(photos)]
-    for option, value in (("--labels", labels), ("--backbone", backbone)):
+    for option, value in given.items():
         words += [] if value is None else [option, str(value)]
     for role, column in (columns or {}).items():
         words += ["--column", f"{role}={column}"]
@@ -273,6 +276,7 @@ def next_command(
     class_from: options.ClassFrom = "deepest",
     column: options.Column = None,
     text_column: options.TextColumn = None,
+    classes: options.Classes = None,
     device: options.Device = "auto",
     batch_size: BatchSize = None,
     num_workers: NumWorkers = None,
@@ -299,6 +303,7 @@ def next_command(
             extraction=extraction,
             class_from=class_from,
             columns=options.columns_by_role(column, text_column),
+            classes=classes,
         )
     for remark in inputs.remarks:
         say_remark(remark)

@@ -190,6 +190,15 @@ TextColumn = Annotated[
         rich_help_panel=LABELS,
     ),
 ]
+Classes = Annotated[
+    Path | None,
+    Option(
+        help="Names of classes, one per line: labels are found from names alone. Needs --backbone "
+        "clip:ORG/NAME, or minilm for texts.",
+        metavar="FILE",
+        rich_help_panel=LABELS,
+    ),
+]
 LABEL_STUDIO_PREFIX = "/data/local-files/?d="
 LabelStudioPrefix = Annotated[
     str,

@@ -95,6 +95,7 @@ def serve_command(
     text_column: options.TextColumn = None,
     boxes: options.Boxes = None,
     every: options.Every = None,
+    classes: options.Classes = None,
     method: Method = None,
     settings: options.Set = None,
     backbone: Backbone = None,
@@ -141,6 +142,7 @@ def serve_command(
             every=every,
             person=person,
             columns=options.columns_by_role(column, text_column),
+            classes=classes,
             on_remark=say_remark,
         )
 

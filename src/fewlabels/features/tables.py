@@ -88,7 +88,7 @@ def read_rows(
     if vectors_needed or _has_vectors(table, chosen["embedding"], "text" in given):
         features = _read_vectors(table, chosen["embedding"])
     elif chosen["text"] is None:
-        raise _no_vectors(table)
+        raise _no_vectors(table, texts=True)
     shown = {
         role: None if (column := chosen[role]) is None else [*map(_to_text, table.values(column))]
         for role in ("text", "image", "audio")
@@ -140,11 +140,12 @@ def _to_text(value: Any) -> str:
     return "" if (text := str(value)) in CONVERTED_BLANKS else text
 
 
-def _no_vectors(table: Table) -> InputError:
+def _no_vectors(table: Table, *, texts: bool = False) -> InputError:
+    or_texts, or_name = (", or a column of texts", " or {'text': COLUMN}") if texts else ("", "")
     return InputError(
-        "a table must hold a column 'embedding', columns e0, e1, ..., or a column of texts, got "
-        f"{listing(table.columns, most=MOST_SHOWN)}. Name it with columns={{'embedding': COLUMN}} or "
-        "columns={'text': COLUMN}."
+        f"a table must hold a column 'embedding', or columns e0, e1, ...{or_texts}, got "
+        f"{listing(table.columns, most=MOST_SHOWN)}. "
+        f"Name it with columns={{'embedding': COLUMN}}{or_name}."
     )
 
 

@@ -2,6 +2,7 @@
 
 import codecs
 import hashlib
+import json
 import os
 import re
 import secrets
@@ -11,7 +12,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from fewlabels.errors import FewLabelsError, FileFormatError, InputError
 from fewlabels.io.locks import lock, try_lock
@@ -131,6 +132,24 @@ def read_checked(path: Path) -> bytes | None:
         digest, content = data[:CHECKED_BYTES], data[CHECKED_BYTES:]
         return content if hashlib.sha256(content).digest() == digest else None
     return None
+
+
+def write_json(path: Path, content: object) -> None:
+    """Write JSON with the digest of its content."""
+    text = json.dumps(content, sort_keys=True)  # what UTF-8 has no bytes for is escaped
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    write_file(path, f'{{"digest": "{digest}", "content": {text}}}\n'.encode())
+
+
+def read_json(path: Path, *, holds: str, way_out: str) -> Any:
+    """What `write_json` wrote; refused where it was changed since."""
+    with reading(path, holds=holds):
+        found = json.loads(path.read_bytes())
+        content, digest = found["content"], found["digest"]
+    text = json.dumps(content, sort_keys=True)
+    if hashlib.sha256(text.encode()).hexdigest() != digest:
+        raise FileFormatError(f"{path} is damaged: its digest is another. {way_out}")
+    return content
 
 
 def make_folder(path: Path) -> Path:

@@ -8,7 +8,7 @@ from fewlabels.features import FeatureSet
 from fewlabels.io.words import count, listing
 from fewlabels.labeling.collection import Collection
 from fewlabels.labeling.journal import COPY, Journal
-from fewlabels.labeling.project import DATABASE, FEATURES, Project, is_project
+from fewlabels.labeling.project import CLASSES, DATABASE, FEATURES, SHOWN, Project, is_project
 from fewlabels.labeling.text_copy import read_copy
 
 WRITTEN_LATER = "It is written again when the project is next opened with `fewlabels serve`."
@@ -44,6 +44,7 @@ def check_project(folder: Path) -> list[Finding]:
     with project:
         found.insert(0, _check_journal(project.journal))
         found.append(_check_features(folder, project))
+        found += _check_kept(project)
         if project.root is not None:
             found.append(_check_images(project))
     return found
@@ -82,6 +83,19 @@ def _check_features(folder: Path, project: Project | None) -> Finding:
         if missing:
             return Finding(FEATURES, False, f"{count(len(missing), 'row')} without an item.")
     return Finding(FEATURES, True, f"{count(len(features), 'row')}; the digest is right.")
+
+
+def _check_kept(project: Project) -> list[Finding]:
+    """What is kept of a table and of class names, where there is some."""
+    found = []
+    for file, read in ((SHOWN, project.load), (CLASSES, lambda: project.prior)):
+        if (project.folder / file).exists():
+            try:
+                read()
+                found.append(Finding(file, True, "The digest is right."))
+            except FewLabelsError as error:
+                found.append(Finding(file, False, str(error)))
+    return found
 
 
 def _check_images(project: Project) -> Finding:

@@ -43,6 +43,7 @@ from fewlabels.labeling.labels_file import (
     remark_lost,
 )
 from fewlabels.labeling.moved import add_digests
+from fewlabels.labeling.names import NamePrior, make_prior, read_names
 from fewlabels.labeling.project import FEATURES, Project, is_project, stamps_of
 
 ELSEWHERE = "labels:"  # before the names of labelled images that are in another folder
@@ -65,6 +66,7 @@ class Inputs:
     unread: tuple[str, ...] = ()  # names of images that cannot be read
     boxes: Path | None = None  # the file of boxes, where items are crops
     every: float | None = None  # seconds between two frames of videos
+    prior: NamePrior | None = None  # what the names of classes tell
 
     @property
     def labels(self) -> dict[str, str]:
@@ -93,6 +95,7 @@ class Inputs:
             shown=items.shown,
             boxes=self.boxes,
             every=self.every,
+            prior=self.prior,
         )
 
 
@@ -124,6 +127,19 @@ class Named(NamedTuple):
             kept = f"features by {self.backbone}" if self.backbone else "given features"
             what = f"a project of {kept}"
         raise InputError(f"backbone must be left out for {self.path}, {what}, got '{given}'.")
+
+    def make_prior(self, classes: Path, extraction: Extraction) -> NamePrior:
+        """What the names of classes in a file tell about these items."""
+        names = read_names(classes)
+        if self.is_project:
+            raise InputError(
+                f"classes must be left out for {self.path}, a project, which keeps its own."
+            )
+        if self.features is not None and (self.rows is None or self.rows.texts is None):
+            raise InputError(
+                f"classes needs images or texts, got the features in {self.path}. Leave it out."
+            )
+        return make_prior(names, extraction.backbone, of_texts=self.features is not None)
 
 
 def identify(source: Any, columns: Mapping[str, str] | None = None) -> Named:
@@ -175,6 +191,7 @@ def read_inputs(
     columns: Mapping[str, str] | None = None,
     boxes: Path | None = None,
     every: float | None = None,
+    classes: Path | None = None,
 ) -> Inputs:
     """Items, features and labels of a folder of images, a file of features or a project.
 
@@ -190,11 +207,24 @@ def read_inputs(
         boxes: A file of boxes in the images of a folder: each crop is an item (boxes.py).
         every: Seconds between two frames of the videos of a folder, which are items too; None to
             read no videos.
+        classes: A file of class names, which tell something before any label does (names.py).
     """
     check_every(every)
     check_class_from(class_from)
     named = path if isinstance(path, Named) else identify(path, columns)
     named.check_backbone(extraction.backbone)
+    if classes is not None:
+        prior = named.make_prior(classes, extraction)
+        found = read_inputs(
+            named,
+            labels=labels,
+            extraction=extraction,
+            truth=truth,
+            class_from=class_from,
+            columns=columns,
+            boxes=boxes,
+        )
+        return replace(found, prior=prior)
     if boxes is not None:
         if named.root is None or named.is_project:
             raise InputError(f"boxes needs a folder of images, got {named.path}. Leave it out.")
@@ -544,6 +574,7 @@ def _read_project(path: Path, labels: Path | None, truth: str | None, class_from
             people=standing.people,
             agreement=find_agreement(project.journal),
             unread=tuple(name for name in known if name not in collection.rows),
+            prior=project.prior,
         )
 
 

@@ -7,9 +7,11 @@ from typing import Any
 
 from fewlabels.data.bursts import check_seconds
 from fewlabels.data.video import check_every
+from fewlabels.errors import InputError
 from fewlabels.features.extraction import Progress
 from fewlabels.features.store import FeatureStore
 from fewlabels.io.files import check_apart, check_suffix, check_writable
+from fewlabels.io.words import listing
 from fewlabels.labeling.answer import DEFAULT_METHOD, check_method
 from fewlabels.labeling.collection import Extraction
 from fewlabels.labeling.inputs import files_read, identify, read_inputs
@@ -48,6 +50,7 @@ def label_folder(
     columns: Mapping[str, str] | None = None,
     boxes: str | Path | None = None,
     every: float | None = None,
+    classes: str | Path | None = None,
     report: str | Path | None = None,
     model: str | Path | None = None,
     copy_to: str | Path | None = None,
@@ -95,6 +98,9 @@ def label_folder(
             item, called IMAGE#BOX.
         every: Seconds between two frames of the videos of a folder: each frame is an item, called
             VIDEO#SECONDS. Needs the extra "video".
+        classes: A text file of class names, one per line: with an encoder that knows images and
+            words (backbone "clip:ORG/NAME"; of texts "minilm"), labels are found without any label,
+            and the names count less as labels come.
         report: Where a report is written (.html).
         model: Where a model for `predict_images` is written (.safetensors).
         copy_to: Folder into which images are copied, one sub-folder per class.
@@ -140,6 +146,7 @@ def label_folder(
         {
             **files_read(named, labels=labels, truth=truth, backbone=backbone),
             "boxes": None if boxes is None else Path(boxes),
+            "classes": None if classes is None else Path(classes),
         },
         {
             "output": output,
@@ -177,7 +184,15 @@ def label_folder(
         columns=columns,
         boxes=None if boxes is None else Path(boxes),
         every=every,
+        classes=None if classes is None else Path(classes),
     )
+    if model is not None and inputs.prior is not None:
+        lacking = set(inputs.prior.names) - set(inputs.labels.values())
+        if lacking:
+            raise InputError(
+                "model needs a label of every class, got none of "
+                f"{listing(sorted(lacking))}, known by name alone. Label some first."
+            )
     n_items, report_progress = len(inputs.collection), on_progress or (lambda _: None)
     report_progress(Progress("label", 0, n_items))
     outcome = label_inputs(

@@ -1,10 +1,10 @@
 """Outcome: all labels of some inputs, and the evidence for them."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from math import sqrt
 from typing import Any, NamedTuple
 
@@ -37,6 +37,7 @@ from fewlabels.labeling.answer import (
 from fewlabels.labeling.inputs import Inputs
 from fewlabels.labeling.journal import MODEL, NONE
 from fewlabels.labeling.labels_file import check_enough
+from fewlabels.labeling.names import all_classes, is_complete, solve_named
 from fewlabels.labeling.outputs import LabelRow, check_abstain, make_rows
 from fewlabels.labeling.subclasses import check_separator
 from fewlabels.labeling.suggestions import (
@@ -80,7 +81,8 @@ class Score:
         )
         return (
             f"{self.n_right} of {self.n} right: {percent(self.accuracy, 1)} "
-            f"(95 % interval {percent(low, 1)} to {percent(high, 1)}); {rivals}."
+            f"(95 % interval {percent(low, 1)} to {percent(high, 1)})"
+            + (f"; {rivals}." if rivals else ".")
         )
 
 
@@ -207,8 +209,10 @@ class Outcome:
         found = self.answer.labels[rows]
         confusion = np.zeros((len(place), len(place)), dtype=np.int64)
         np.add.at(confusion, (true, found), 1)
+        complete = is_complete(self.numbers, len(place))
         rivals = {
-            words: int((self.labels_by(name)[rows] == true).sum()) for name, words in RIVALS.items()
+            words: int((self.labels_by(name)[rows] == true).sum())
+            for name, words in (RIVALS.items() if complete else ())
         }
         return Score(int((found == true).sum()), rivals, len(rows), confusion)
 
@@ -337,24 +341,33 @@ def label_inputs(
     check_abstain(abstain, accuracy)
     check_seconds(burst)
     check_separator(sub_classes)
-    remarks = check_enough(labels, len(collection))
-    if accuracy is not None and max(Counter(labels.values()).values()) < 2:
+    prior = inputs.prior
+    remarks = check_enough(labels, len(collection)) if prior is None else ()
+    if accuracy is not None and max(Counter(labels.values()).values(), default=0) < 2:
         raise InputError(
             f"accuracy={accuracy:g} needs two labels of a class, so that one can be hidden, got "
             "one label per class. Label a second image of a class, or give abstain=CONFIDENCE."
         )
-    class_names = tuple(sorted(set(labels.values())))
+    class_names = all_classes(prior, labels)
     numbers = collection.number(labels, class_names)
     dataset = collection.provenance.get("dataset")
     vectors = prepare(collection.features, method=method, settings=settings, dataset=dataset)
     n_way = len(class_names)
     with one_thread() as n_cores, ThreadPoolExecutor(n_cores) as pool:  # one solution per core
-        solving = pool.submit(solve, vectors, numbers, n_way=n_way, none_of_these=none_of_these)
+        how: Callable[..., Answer] = partial(solve, vectors, numbers, n_way=n_way)
+        if prior is not None:
+            told = prior.log_probabilities(collection.features, class_names)
+            how = partial(solve_named, vectors, numbers, told)
+        solving = pool.submit(how, none_of_these=none_of_these)
         given = solving.result() if vectors.method.hides_labels else None
         evidence = collection.independent(inputs.given)
-        estimate = estimate_accuracy(
-            vectors, numbers, n_way=n_way, answer=given, evidence=evidence, pool=pool
-        )
+        estimate = None
+        if is_complete(numbers, n_way):
+            estimate = estimate_accuracy(
+                vectors, numbers, n_way=n_way, answer=given, evidence=evidence, pool=pool
+            )
+        else:
+            remarks = (*remarks, remark_unlabelled(class_names, labels))
         answer = solving.result()
         wrong = find_contradictions(answer, numbers, least=LIMITS.contradicted)
         right = compare_hidden(vectors, numbers, answer, tuple(RIVALS)) if estimate else {}
@@ -408,7 +421,7 @@ def suggest_next(
     if len(labels) + len(marks) == len(collection):
         decided = "a label or a mark" if marks else "a label"
         return [], f"Every image has {decided}: there is none to label next."
-    class_names = sorted(set(labels.values()))
+    class_names = all_classes(inputs.prior, labels)
     if len(class_names) >= 2:
         outcome = label_inputs(inputs, method=method, settings=settings)
         return outcome.suggest(n), outcome.advice
@@ -417,6 +430,20 @@ def suggest_next(
     found = suggest(vectors, numbers, None, n=n + len(marks))
     names = [name for name in (collection.names[row] for row in found) if name not in marks]
     return names[:n], advise(None, numbers, None, noun=collection.noun)
+
+
+def remark_unlabelled(class_names: Sequence[str], labels: Mapping[str, str]) -> str:
+    """A remark about classes that are known by their names alone.
+
+    >>> remark_unlabelled(["owl", "wren"], {"a.jpg": "owl"})
+    'No label yet for wren: known by name alone. Accuracy cannot be estimated before.'
+    """
+    used = set(labels.values())
+    lacking = [name for name in class_names if name not in used]
+    return (
+        f"No label yet for {listing(lacking)}: known by name alone. "
+        "Accuracy cannot be estimated before."
+    )
 
 
 def remark_similar(

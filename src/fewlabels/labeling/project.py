@@ -5,11 +5,11 @@ decisions.jsonl        its plain-text copy, from which `repair` rebuilds it
 features.safetensors   the features of the items
 shown.json             texts and paths that the page shows of the rows of a table
 boxes.csv, boxes.json  where items are crops: the boxes
+classes.json           vectors of the class names that the project began with
 thumbnails/            small pictures, made when first looked at; may be deleted
 lock                   held by the one process that may write
 """
 
-import json
 import os
 import re
 import secrets
@@ -27,10 +27,10 @@ from fewlabels.features import FeatureSet
 from fewlabels.io.files import (
     TEMPORARY,
     make_folder,
-    reading,
+    read_json,
     sync_folder,
     unwritable,
-    write_file,
+    write_json,
 )
 from fewlabels.io.locks import try_lock
 from fewlabels.io.stamps import Stamp
@@ -39,12 +39,14 @@ from fewlabels.labeling.boxes import crop_images
 from fewlabels.labeling.collection import Collection, Extraction, Shown
 from fewlabels.labeling.journal import COPY, IMPORT, Journal, Standing
 from fewlabels.labeling.moved import UNREAD, Moved, add_digests, file_stamp, find_moved, rename_rows
+from fewlabels.labeling.names import NamePrior
 from fewlabels.labeling.text_copy import read_copy
 
-DATABASE, FEATURES, SHOWN, THUMBNAILS, LOCK = (
+DATABASE, FEATURES, SHOWN, CLASSES, THUMBNAILS, LOCK = (
     "project.sqlite",
     "features.safetensors",
     "shown.json",
+    "classes.json",
     "thumbnails",
     "lock",
 )
@@ -82,6 +84,7 @@ class Project:
         shown: Shown | None = None,
         boxes: Path | None = None,
         every: float | None = None,
+        prior: NamePrior | None = None,
     ) -> Self:
         """Begin a project, open for writing.
 
@@ -100,6 +103,7 @@ class Project:
             shown: What is shown of the rows of a table.
             boxes: File of boxes, where items are crops; it is copied.
             every: Seconds between two frames of videos.
+            prior: What the names of classes tell.
         """
         check_place(folder, root)
         if stamps is None:
@@ -114,7 +118,9 @@ class Project:
                     shutil.copyfile(boxes, made / f"{BOXES}{boxes.suffix.lower()}")
                 project.keep_features(features, stamps)
                 if shown is not None:
-                    write_file(made / SHOWN, _to_json(shown))
+                    write_json(made / SHOWN, {**shown._asdict(), "root": str(shown.root)})
+                if prior is not None:
+                    prior.save(made / CLASSES)
                 project.import_labels(labels or {}, people)
             with suppress(FileNotFoundError):
                 folder.rmdir()  # it is empty
@@ -158,6 +164,12 @@ class Project:
     def backbone(self) -> str:
         """Name of the backbone; "" where features were given."""
         return self.journal.about.get(BACKBONE, "")
+
+    @property
+    def prior(self) -> NamePrior | None:
+        """What the names of classes tell, where it began with them."""
+        path = self.folder / CLASSES
+        return NamePrior.load(path) if path.exists() else None
 
     def list_images(self) -> ImageSet | None:
         """The images that are in the folder now; None for a project of features."""
@@ -228,8 +240,7 @@ class Project:
         collection = Collection.of_features(features, title=self.title)
         images = self.list_images() if images is None else images
         if (path := self.folder / SHOWN).exists():
-            with reading(path, holds="what the page shows of the rows"):
-                return collection.with_shown(_from_json(path.read_bytes()))
+            return collection.with_shown(_read_shown(path))
         if images is None or self.root is None:
             return collection
         return collection.with_images(images, self.root)
@@ -343,15 +354,11 @@ class Project:
         return bool(valid) and valid[-1] != IMPORT
 
 
-def _to_json(shown: Shown) -> bytes:
-    # a lone surrogate in a text, which UTF-8 has no bytes for, is escaped
-    return json.dumps({**shown._asdict(), "root": str(shown.root)}).encode()
-
-
-def _from_json(content: bytes) -> Shown:
-    found = json.loads(content)
+def _read_shown(path: Path) -> Shown:
+    way_out = "Restore a backup, or delete it: then the names of the rows are shown."
+    found = read_json(path, holds="what the page shows of the rows", way_out=way_out)
     root = Path(found.pop("root"))
-    lists = {key: None if each is None else tuple(map(str, each)) for key, each in found.items()}
+    lists = {key: None if each is None else tuple(each) for key, each in found.items()}
     return Shown(root, **lists)
 
 

@@ -505,7 +505,7 @@ def _settings(outcome: Outcome) -> str:
     settings = {
         "method": found["method"],
         "pipeline": found["pipeline"],
-        "sharpness (lam)": f"{found['lam']:g}",
+        **({} if found["lam"] is None else {"sharpness (lam)": f"{found['lam']:g}"}),
         **found["features"],
     }
     return "".join(

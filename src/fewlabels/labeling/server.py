@@ -41,6 +41,7 @@ from fewlabels.errors import FewLabelsError, InputError
 from fewlabels.labeling.collection import shorten
 from fewlabels.labeling.connections import PromptProtocol, raise_limit
 from fewlabels.labeling.downloads import list_downloads, make_download
+from fewlabels.labeling.names import knows_words
 from fewlabels.labeling.outputs import for_spreadsheets, to_csv
 from fewlabels.labeling.project import PORT, THUMBNAILS, TOKEN
 from fewlabels.labeling.session import Session
@@ -69,6 +70,7 @@ SOUNDS = {  # files of other kinds are not sent
 TOKEN_MARK = "{{token}}"
 TOKEN_HEADER = "x-fewlabels-token"
 TOKEN_PARAMETER = "token"
+LONGEST_QUERY = 500  # characters of a search
 MAP_SIDE = 4000  # places on the map are sent as whole numbers up to this
 LARGEST_BODY = 1 << 20  # bytes, and more for many images:
 BYTES_PER_ITEM = 8  # a number of up to seven digits and a comma
@@ -188,6 +190,7 @@ def make_app(session: Session, *, token: str, port: int, host: str = HOST) -> Fa
             "texts": None if collection.texts is None else [*map(shorten, collection.texts)],
             "sounds": collection.shown is not None and collection.shown.audio is not None,
             "noun": collection.noun,
+            "searchable": knows_words(session.project.backbone),
         }
         return _json({**about, "state": session.to_dict(session.state)})
 
@@ -238,6 +241,11 @@ def make_app(session: Session, *, token: str, port: int, host: str = HOST) -> Fa
     @app.get("/api/burst/{item}", dependencies=by_number)
     def burst(item: Number) -> Response:
         return _json({"rows": session.burst(item)})
+
+    @app.get("/api/search", dependencies=by_number)
+    def search(words: Annotated[str, Query(min_length=1, max_length=LONGEST_QUERY)]) -> Response:
+        rows, cosines = session.search(words)
+        return _json({"rows": rows.tolist(), "similarities": cosines.round(4).tolist()})
 
     @app.get("/api/map")
     def map_() -> Response:

@@ -53,6 +53,7 @@ from fewlabels.labeling.journal import (
     ModelLabel,
 )
 from fewlabels.labeling.labels_file import DEEPEST, check_label, read_labels, remark_lost
+from fewlabels.labeling.names import is_complete, rank_by_words, solve_named
 from fewlabels.labeling.outputs import LabelRow, make_rows
 from fewlabels.labeling.places import place
 from fewlabels.labeling.project import Project, check_place, is_project
@@ -92,6 +93,7 @@ class Session:
         self.project, self.person = project, check_person(person)
         self.method, self.settings = method, settings
         self.collection = project.load() if collection is None else collection
+        self.prior = project.prior
         dataset = self.collection.provenance.get("dataset")
         n, report = len(self.collection), on_progress or (lambda _: None)
         report(Progress("compare", 0, n))
@@ -277,6 +279,11 @@ class Session:
                 self._bursts = find_bursts(paths)
         return [int(each) for each in np.flatnonzero(self._bursts == self._bursts[row])]
 
+    def search(self, words: str) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """The rows most similar to words, and their cosines, (n,) each."""
+        backbone = self.project.backbone
+        return rank_by_words(words, backbone, self.collection.features, N_SIMILAR)
+
     def places(self) -> NDArray[np.float32]:
         """Places of all items on the map, (N, 2) between 0 and 1; computed when first asked for."""
         with self._placing:
@@ -349,9 +356,10 @@ class Session:
                 for name, mark in marks.items()
                 if mark == CONFLICT
             }
-        class_names = tuple(journal.class_names)
+        prior = () if self.prior is None else self.prior.names
+        class_names = tuple(dict.fromkeys((*journal.class_names, *prior)))
         labels = {name: each.label for name, each in given.items()}
-        used = set(labels.values())
+        used = {*labels.values(), *prior}
         active = tuple(name for name in class_names if name in used)
         numbers = self.collection.number(labels, active)
         state = State(version, given, marks, class_names, active, numbers, None)
@@ -370,7 +378,7 @@ class Session:
             return replace(state, outliers=[], estimate=None)
         outliers = [(row, p) for row, p in last.outliers if state.is_open(names[row])]
         state = replace(state, outliers=outliers)
-        if last.answer is None:
+        if last.answer is None or not self._is_complete(state):
             return self._solve(state)
         before = {name: column for column, name in enumerate(last.active)}
         columns = [before.get(name, -1) for name in active]
@@ -387,7 +395,15 @@ class Session:
         """The same state with the thorough answer."""
         if len(state.active) < 2:
             return replace(state, answer=None)
-        return replace(state, answer=solve(self.vectors, state.numbers, n_way=len(state.active)))
+        n_way = len(state.active)
+        if self.prior is None:
+            return replace(state, answer=solve(self.vectors, state.numbers, n_way=n_way))
+        told = self.prior.log_probabilities(self.collection.features, state.active)
+        return replace(state, answer=solve_named(self.vectors, state.numbers, told))
+
+    def _is_complete(self, state: State) -> bool:
+        """Whether every class has a label; classes may be known by name alone."""
+        return is_complete(state.numbers, len(state.active))
 
     def _settle(self, state: State) -> State:
         """The state with the thorough answer, the estimate and suggestions.
@@ -413,7 +429,7 @@ class Session:
 
     def _estimate(self, state: State) -> Estimate | None:
         """The estimate of accuracy; None if a decision was made meanwhile."""
-        if state.answer is None:
+        if state.answer is None or not self._is_complete(state):
             return None
         return estimate_accuracy(
             self.vectors,
@@ -426,7 +442,7 @@ class Session:
 
     def _search(self, state: State) -> State:
         """The settled state with the outliers; not searched if a decision was made meanwhile."""
-        if state.answer is None:
+        if state.answer is None or not self._is_complete(state):
             return replace(state, searched=True, outliers=())
         found = find_outliers(
             self.vectors, state.numbers, state.answer, cancelled=partial(self._outdated, state)
@@ -501,6 +517,7 @@ def open_session(
     every: float | None = None,
     person: str = "",
     columns: Mapping[str, str] | None = None,
+    classes: Path | None = None,
     on_remark: Callable[[str], None] = lambda _: None,
 ) -> Session:
     """A session of a project, which is begun if it does not exist yet.
@@ -517,6 +534,7 @@ def open_session(
         every: In a new project: seconds between two frames of its videos, as in `label_folder`.
         person: Who decides, where a decision does not tell.
         columns: Of a table, as in `label_folder`.
+        classes: Names of classes that a new project begins with, as in `label_folder`.
         on_remark: Gets the remarks about images and labels.
     """
     check_method(method, settings)
@@ -531,6 +549,11 @@ def open_session(
                 raise InputError(
                     f"{name} must be left out for {folder}, a project that exists, got {given}."
                 )
+        if classes is not None:
+            raise InputError(
+                f"classes must be left out for {folder}, a project that exists already. "
+                "Begin another one with them, or name classes on the page."
+            )
         project = Project.open(folder, write=True)
     elif photos is None:
         raise InputError(
@@ -547,6 +570,7 @@ def open_session(
             class_from=class_from,
             boxes=boxes,
             every=every,
+            classes=classes,
         )
         collection, remarks = inputs.collection, list(inputs.remarks)
         project = inputs.begin_project(folder)

@@ -106,7 +106,7 @@ def advise(
     if not unknown.any():
         return f"Every {noun} has your label."
     if estimate is None:
-        if np.bincount(labels[~unknown]).max() > 1:
+        if np.bincount(labels[~unknown], minlength=1).max() > 1:
             return "Accuracy is being estimated."
         return f"Label a second {noun} of a class, so that accuracy can be estimated."
     n_doubtful = int((answer.confidences[unknown] < doubtful_below(estimate)).sum())

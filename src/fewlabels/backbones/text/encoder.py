@@ -27,6 +27,7 @@ class TextEncoder:
     weights_digest: str  # 32 hex digits: changes with everything that the vectors depend on
     encode: Callable[[Sequence[str]], NDArray[np.float32]]  # n texts -> (n, feature_dim)
     reads: str  # how much of a text counts, in words
+    scale: float | None = None  # of cosines with class names; None: names tell too little
     of_all: bool = False  # vectors depend on all texts: none can be kept, or made of later texts
 
 
@@ -67,6 +68,7 @@ TEXT_ENCODERS: Mapping[str, Entry] = {  # the most accurate first (benchmarks/te
 }
 TEXT_QUALITIES = {"fast": "wordllama", "good": "minilm", "best": "minilm+wordllama"}
 HUB = "st:"
+SENTENCE_SCALE = 20.0  # of cosines in the training of sentence-transformers
 CHOICES = (*TEXT_ENCODERS, f"{HUB}ORG/NAME")
 
 

@@ -17,7 +17,7 @@ from safetensors.torch import load
 from torch import Tensor, nn
 
 from fewlabels.backbones.hub import import_extra
-from fewlabels.backbones.text.encoder import TextEncoder
+from fewlabels.backbones.text.encoder import SENTENCE_SCALE, TextEncoder
 from fewlabels.backbones.text.packages import check_digest, package_folder
 from fewlabels.errors import FileFormatError
 
@@ -140,7 +140,7 @@ def load_minilm(device: str = "cpu") -> TextEncoder:
         return embed_tokens(network, tokens, device=device)
 
     reads = f"the first {LONGEST} tokens, about 200 words"
-    return TextEncoder(NAME, DIM, SHA256[WEIGHTS][:32], encode, reads)
+    return TextEncoder(NAME, DIM, SHA256[WEIGHTS][:32], encode, reads, SENTENCE_SCALE)
 
 
 def embed_tokens(

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from fewlabels.backbones import hub
 from fewlabels.backbones.encoder import digest_weights
-from fewlabels.backbones.text.encoder import HUB, TextEncoder
+from fewlabels.backbones.text.encoder import HUB, SENTENCE_SCALE, TextEncoder
 
 
 def load_sentence_model(name: str, device: str = "cpu") -> TextEncoder:
@@ -33,4 +33,6 @@ def load_sentence_model(name: str, device: str = "cpu") -> TextEncoder:
     longest = getattr(model, "max_seq_length", None)
     reads = f"the first {longest} tokens" if longest else "the whole text"
     digest = digest_weights(model, architecture=f"{HUB}{name} {longest}")
-    return TextEncoder(f"{HUB}{name}", encode(["a"]).shape[1], digest, encode, reads)
+    return TextEncoder(
+        f"{HUB}{name}", encode(["a"]).shape[1], digest, encode, reads, SENTENCE_SCALE
+    )

@@ -70,6 +70,7 @@ export async function getState() {
   return complete(await ask(`/api/state?since=${since.version}&key=${key}`), since);
 }
 export const about = (items) => post(`/api/about?key=${key}`, { items });
+export const search = (words) => ask(`/api/search?words=${encodeURIComponent(words)}&key=${key}`);
 export const text = (item) => ask(`/api/text/${item}?key=${key}`);
 export const places = () => ask("/api/map");
 export const similar = (item) => ask(`/api/similar/${item}?key=${key}`);

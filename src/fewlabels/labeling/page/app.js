@@ -119,6 +119,15 @@ async function similarTo(item) {
   return new Map(rows.map((row, i) => [row, similarities[i]]));
 }
 
+// By meaning, not by letters: where the encoder of the items knows words.
+async function search(words) {
+  const found = await api.search(words).catch(notAnswered);
+  if (!found) return;
+  setFilter("");
+  page.like = { words, similar: new Map(found.rows.map((row, i) => [row, found.similarities[i]])) };
+  setView("like");
+}
+
 async function moreLikeThis() {
   if (page.focused === null) return;
   const item = page.focused;
@@ -288,6 +297,7 @@ document.addEventListener("keydown", (event) => {
   if (target.matches("input")) {
     if (key !== "Escape" && key !== "Enter") return;
     if (key === "Escape") setFilter("");
+    else if (page.project.searchable && target.value.trim()) search(target.value.trim());
     $("grid").focus();
     return event.preventDefault();
   }
@@ -437,6 +447,7 @@ try {
   document.title = `${page.project.title} · fewlabels`;
   $("title").textContent = page.project.title;
   $("title").title = page.project.title;
+  if (page.project.searchable) Object.assign($("filter"), { placeholder: "Filter; Enter: search  /", title: "Filter by letters; Enter searches by meaning" });
   if (page.state.classes.length < 2) page.view = "begin";
   relayout();
   focus(page.layout.order[0]);

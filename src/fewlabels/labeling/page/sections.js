@@ -66,10 +66,10 @@ function noClass() {
 }
 
 function alike(items) {
-  const { item, similar, burst } = page.like;
+  const { item, similar, words, burst } = page.like;
   const found = items.filter((each) => similar.has(each)).sort((a, b) => similar.get(b) - similar.get(a));
   const [title, note] = burst ? ["Burst of", "taken within 3 seconds of one another"] : ["Like", "the most similar first"];
-  return [section("like", `${title} ${page.project.names[item]}`, found, { captions: true, note })];
+  return [section("like", words ? `Search: ${words}` : `${title} ${page.project.names[item]}`, found, { captions: true, note })];
 }
 
 export const byName = () => page.state.classes.map((_, i) => i).sort((a, b) => NAMES.compare(page.state.classes[a], page.state.classes[b]));

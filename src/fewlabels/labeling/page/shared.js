@@ -1,7 +1,7 @@
 // Shared by all parts of the page: the project, the last state, and what is focused and selected.
 
 export const page = {
-  project: null, // title, names, key, pictures, texts, sounds, noun
+  project: null, // title, names, key, pictures, texts, sounds, noun, searchable
   state: null, // labels, confidence, marks ... of all items, replaced by every answer
   layout: null,
   view: "class",
@@ -13,7 +13,7 @@ export const page = {
   several: false, // taps add to the selection
   changed: new Set(), // whose labels the last answer changed
   kinds: [], // images to name first, in the order in which they were suggested
-  like: null, // { item, similar: Map(item: similarity), burst: whether it is one } of the view "like"
+  like: null, // { item or words, similar: Map(item: similarity), burst: whether it is one } of the view "like"
   places: null, // { across, down } of all items on the map, from 0 to 1
   lasso: null, // Set of the items that the map is narrowed to
   missing: new Set(), // items whose file could not be shown
