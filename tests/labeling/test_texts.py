@@ -272,3 +272,16 @@ def test_a_model_predicts_later_texts(texts, tmp_path):
     assert predict_images(model, [later], columns={"text": "words"})[0] == rows
     with pytest.raises(InputError, match="can only predict one table of texts"):
         predict_images(model, [tmp_path])
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_the_written_table_shows_the_texts_and_can_be_given_back(texts, tmp_path, suffix):
+    path = tmp_path / f"labels{suffix}"
+    outcome = label_folder(texts, columns={"text": "body"}, backbone="tfidf", output=path)
+    read = pd.read_csv if suffix == ".csv" else pd.read_parquet
+    table = read(path)
+    assert list(table["text"]) == list(outcome.inputs.collection.texts)
+    assert list(table.columns)[-1] == "text"
+    if suffix == ".csv":
+        again = label_folder(texts, labels=path, columns={"text": "body"}, backbone="tfidf")
+        assert [row.label for row in again.rows] == [row.label for row in outcome.rows]

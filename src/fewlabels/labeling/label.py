@@ -212,7 +212,10 @@ def label_folder(
     unread = [LabelRow(name, "", 0.0, "", 0.0, "") for name in inputs.unread]
     none = outcome.none_of_these
     all_none = None if none is None else [*none, *[0.0] * len(unread)]
-    if output is not None and (kept := write_table(output, [*outcome.rows, *unread], all_none)):
+    texts = inputs.collection.texts
+    all_texts = None if texts is None else [*texts, *[""] * len(unread)]
+    rows = [*outcome.rows, *unread]
+    if output is not None and (kept := write_table(output, rows, all_none, all_texts)):
         remarks.append(
             f"{output} had labels of yours that are not among those given now: it was kept as "
             f"{kept}. To use them, give that file as labels."

@@ -32,6 +32,7 @@ from fewlabels.labeling.suggestions import LIMITS
 UNKNOWN_FOLDER = "unlabelled"  # of images that the model left without a label
 FORBIDDEN = re.compile(r'[<>:"/\\|?*\x00-\x1f]')  # in file names on Windows, the strictest system
 NONE = "none_of_these"  # the column of the probability of belonging to no class
+TEXT = "text"  # the column of the items themselves, where they are texts
 TABLES = (".csv", ".parquet")
 LABEL_STUDIO_PREFIX = "/data/local-files/?d="  # of files on the disk of Label Studio's server
 # Names that Windows keeps for devices, with any suffix.
@@ -142,23 +143,35 @@ def make_rows(
     return rows
 
 
-def to_csv(rows: Sequence[LabelRow], none_of_these: Sequence[float] | None = None) -> str:
-    """One line per row under the names of the columns; `none_of_these` becomes a last column.
+def to_csv(
+    rows: Sequence[LabelRow],
+    none_of_these: Sequence[float] | None = None,
+    texts: Sequence[str] | None = None,
+) -> str:
+    """One line per row under the names of the columns.
 
     Texts that a spreadsheet would compute get an apostrophe in front, which `read_labels` removes.
+
+    Args:
+        rows: Of the result.
+        none_of_these: Becomes a column after those of the rows.
+        texts: Of the items, where they are texts; a last column.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    cells = [
-        [escape_formula(each) if isinstance(each, str) else each for each in row] for row in rows
-    ]
-    if none_of_these is None:
-        writer.writerow(LabelRow._fields)
-        writer.writerows(cells)
-    else:
-        writer.writerow((*LabelRow._fields, NONE))
-        writer.writerows((*row, none) for row, none in zip(cells, none_of_these, strict=True))
+    more = _more_columns(none_of_these, texts)
+    writer.writerow((*LabelRow._fields, *more))
+    for cells in zip(rows, *more.values(), strict=True):
+        row = (*cells[0], *cells[1:])
+        writer.writerow([escape_formula(each) if isinstance(each, str) else each for each in row])
     return text.getvalue()
+
+
+def _more_columns(
+    none_of_these: Sequence[float] | None, texts: Sequence[str] | None
+) -> dict[str, Sequence[float] | Sequence[str]]:
+    more = {NONE: none_of_these, TEXT: texts}
+    return {name: values for name, values in more.items() if values is not None}
 
 
 def for_spreadsheets(text: str) -> bytes:
@@ -184,9 +197,12 @@ def check_table(path: Path) -> None:
 
 
 def write_table(
-    path: Path, rows: Sequence[LabelRow], none_of_these: Sequence[float] | None = None
+    path: Path,
+    rows: Sequence[LabelRow],
+    none_of_these: Sequence[float] | None = None,
+    texts: Sequence[str] | None = None,
 ) -> Path | None:
-    """Write a .csv or .parquet file; `none_of_these` as in `to_csv`.
+    """Write a .csv or .parquet file with the columns of `to_csv`.
 
     A file that is there is overwritten, unless a person's labels in it would be lost: then it is
     renamed first, and its new path is returned.
@@ -201,9 +217,9 @@ def write_table(
         except OSError as error:
             raise unwritable(kept, error) from error
     if path.suffix.lower() == ".parquet":
-        write_file(path, to_parquet(rows, none_of_these))
+        write_file(path, to_parquet(rows, none_of_these, texts))
     else:
-        write_file(path, for_spreadsheets(to_csv(rows, none_of_these)))
+        write_file(path, for_spreadsheets(to_csv(rows, none_of_these, texts)))
     return kept
 
 
@@ -227,19 +243,23 @@ def _has_more(path: Path, rows: Sequence[LabelRow]) -> bool:
         ]
     except Exception:  # whatever it holds, it is not what fewlabels wrote
         return True
-    return not set(columns) <= {*LabelRow._fields, NONE} or any(
+    return not set(columns) <= {*LabelRow._fields, NONE, TEXT} or any(
         now.get(name) != label for name, label in labels
     )
 
 
-def to_parquet(rows: Sequence[LabelRow], none_of_these: Sequence[float] | None = None) -> bytes:
+def to_parquet(
+    rows: Sequence[LabelRow],
+    none_of_these: Sequence[float] | None = None,
+    texts: Sequence[str] | None = None,
+) -> bytes:
     """The content of a .parquet file with the columns of `to_csv`."""
     import pyarrow
     from pyarrow import parquet
 
     table = pyarrow.Table.from_pylist([row._asdict() for row in rows])
-    if none_of_these is not None:
-        table = table.append_column(NONE, [none_of_these])
+    for name, values in _more_columns(none_of_these, texts).items():
+        table = table.append_column(name, [values])
     buffer = io.BytesIO()
     parquet.write_table(table, buffer, write_page_checksum=True)
     return buffer.getvalue()

@@ -291,7 +291,7 @@ def make_app(session: Session, *, token: str, port: int, host: str = HOST) -> Fa
     @app.get("/labels.csv")
     def labels(abstain: Annotated[float, Query()] = 0.0) -> Response:
         return Response(
-            for_spreadsheets(to_csv(session.rows(abstain=abstain))),
+            for_spreadsheets(to_csv(session.rows(abstain=abstain), texts=session.collection.texts)),
             media_type="text/csv; charset=utf-8",
             headers={"Content-Disposition": 'attachment; filename="labels.csv"'},
         )
