@@ -204,13 +204,16 @@ def test_pictures_and_sounds_of_a_table_are_shown_from_its_folder_only(photos, t
     assert items.path(0) == photos / names[0]
     assert (items.path(6), items.path(7)) == (None, None)
     assert (items.audio_path(0), items.audio_path(1)) == (photos / "0.wav", None)
-    assert any("1 picture not found" in each and "gone.png" in each for each in inputs.remarks)
+    assert any("2 pictures not found" in each and "gone.png" in each for each in inputs.remarks)
     assert any("7 sound files not found" in each for each in inputs.remarks)
     with inputs.begin_project(tmp_path / "p") as project:
         assert project.load().path(1) == photos / names[1]
     # a column of names that are pictures beside the table is shown without being asked
     frame.rename(columns={"photo": "path"}).to_csv(path, index=False)
     assert read_inputs(path).collection.path(0) == photos / names[0]
+    frame.drop(columns=["photo", "sound"]).to_csv(path, index=False)
+    plain = read_inputs(path).collection
+    assert (plain.shown, plain.root) == (None, None)
     with pytest.raises(FileFormatError, match="'image' must be one of"):
         read_inputs(path, columns={"image": "picture"})
 

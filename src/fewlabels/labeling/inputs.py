@@ -502,7 +502,9 @@ def _read_table(
     assert features is not None
     found = FeatureSet.from_arrays(features, [-1] * len(names), [], provenance, names)
     shown, more = _find_shown(named, rows, kept)
-    collection = Collection.of_features(found, title=named.path.stem).with_shown(shown)
+    collection = Collection.of_features(found, title=named.path.stem)
+    if any(values is not None for values in shown[1:]):
+        collection = collection.with_shown(shown)
     remarks += [*more, *(true.remarks if true else ()), *given.remarks]
     true_labels = None if true is None else true.labels
     return Inputs(
@@ -521,7 +523,7 @@ def _find_shown(named: Named, rows: TableRows, kept: Sequence[int]) -> tuple[Sho
 
     Names that are paths of images beside the table are shown as pictures without being asked.
     """
-    root = named.path.parent.resolve() if named.path.is_file() else Path.cwd()
+    root = named.path.parent.resolve() if named.path.is_file() else Path.cwd().resolve()
     images = rows.images
     if images is None and rows.texts is None and rows.names and rows.names[0]:
         first = rows.names[0]
@@ -530,7 +532,10 @@ def _find_shown(named: Named, rows: TableRows, kept: Sequence[int]) -> tuple[Sho
     remarks = []
     for what, paths in (("picture", images), ("sound file", rows.audio)):
         named_paths = [] if paths is None else [paths[row] for row in kept if paths[row]]
-        lost = [path for path in named_paths if not (root / path).is_file()]
+        places = ((path, (root / path).resolve()) for path in named_paths)
+        lost = [
+            path for path, place in places if not (place.is_file() and place.is_relative_to(root))
+        ]
         if lost:
             remarks.append(
                 f"{count(len(lost), what)} not found below {root}: {listing(lost)}. "
