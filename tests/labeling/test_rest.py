@@ -244,13 +244,17 @@ def test_the_command_serves_a_model_and_a_project(model, photos, few, tmp_path, 
             stderr=subprocess.PIPE,
             text=True,
             env={**os.environ, "FEWLABELS_TOKEN": "chosen"},
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
-        address, token = (server.stdout.readline().strip() for _ in range(2))
-        assert token == "chosen", server.stderr.read()
-        headers = {"Authorization": "Bearer chosen"}
-        url = f"{address}/v1/labels/image"
-        found = httpx.post(url, content=content, headers=headers, timeout=120, trust_env=False)
-        assert found.json()["label"] == "plum"
-        server.send_signal(signal.SIGINT)
-        _, said = server.communicate(timeout=120)
+        try:
+            address, token = (server.stdout.readline().strip() for _ in range(2))
+            assert token == "chosen"
+            headers = {"Authorization": "Bearer chosen"}
+            url = f"{address}/v1/labels/image"
+            found = httpx.post(url, content=content, headers=headers, timeout=600, trust_env=False)
+            assert found.json()["label"] == "plum"
+            server.send_signal(signal.SIGINT)
+            _, said = server.communicate(timeout=600)
+        finally:
+            server.kill()
         assert "Authorization: Bearer chosen" in said

@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -116,13 +115,22 @@ def test_the_command_says_each_line_once_and_ends_on_ctrl_c(photos, model, tmp_p
     words = [sys.executable, "-m", "fewlabels", "watch", str(inbox), "--model", str(model)]
     words += ["--interval", "0.05", "--device", "cpu", *(["--json"] if as_json else [])]
     watcher = subprocess.Popen(
-        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ}
+        words,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(
+            signal.SIGINT, signal.SIG_DFL
+        ),  # background jobs ignore it
     )
-    lines = [watcher.stdout.readline() for _ in range(2 if as_json else 3)]
-    shutil.copy(photos / "plum-3.png", inbox)
-    lines.append(watcher.stdout.readline())
-    watcher.send_signal(signal.SIGINT)
-    rest, said = watcher.communicate(timeout=120)
+    try:
+        lines = [watcher.stdout.readline() for _ in range(2 if as_json else 3)]
+        shutil.copy(photos / "plum-3.png", inbox)
+        lines.append(watcher.stdout.readline())
+        watcher.send_signal(signal.SIGINT)
+        rest, said = watcher.communicate(timeout=600)
+    finally:
+        watcher.kill()
     assert watcher.returncode == 130
     assert said.endswith("Interrupted: 3 images labelled.\n")
     assert rest == ""
