@@ -91,14 +91,17 @@ def serve(monkeypatch) -> Callable[[Path], str]:
         port = listener.getsockname()[1]
         server = uvicorn.Server(
             uvicorn.Config(
-                make_app(session, token="token", port=port), log_level="warning", lifespan="off"
+                make_app(session, token="token", port=port),
+                log_level="warning",
+                lifespan="off",
+                timeout_graceful_shutdown=20,  # seconds, for a request that is held back
             )
         )
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
 
         def end() -> None:
-            server.should_exit = server.force_exit = True
+            server.should_exit = True
             thread.join()
             listener.close()
             session.close()
