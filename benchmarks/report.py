@@ -430,7 +430,7 @@ def order_part(report: dict[str, Any]) -> list[str]:
     lines += [
         "",
         "Where an order is not the published one, this is how ours differs from the published "
-        "setting (whether that is the cause was not shown, but for tim):",
+        "setting (whether that is the cause was not shown):",
         "",
     ]
     return [*lines, *(f"- {name}: {why[name]}" for name in dict.fromkeys(broken))]
@@ -446,7 +446,8 @@ def presence_part(report: dict[str, Any]) -> list[str]:
         "`benchmarks/rivals.py presence`: accuracy in % at 1 / 5 shots. The first four columns: "
         "novel classes of CIFAR-FS, own WRN, 75 queries in 5 ways and 60 in 20; the last: CUB, own "
         "ResNet18, 150 queries in 50 ways. Intervals are up to ± 1 point; where they are wider, "
-        "the number of episodes is in brackets. A dash: about one second per episode or more.",
+        "the number of episodes is in brackets. A dash: about one second per episode or more. "
+        "`am` and `alpha-am` were not measured here.",
         "",
         f"| method | {' | '.join(regimes)} |",
         "|---|" + "--:|" * len(regimes),
