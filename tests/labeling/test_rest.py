@@ -178,6 +178,12 @@ def test_label_studio_gets_predictions_of_a_model(client, photos):
     assert (wrong.status_code, "tasks must be a list" in wrong.json()["error"]) == (422, True)
 
 
+def test_an_interface_that_defines_entities_is_not_read(client):
+    defined = '<!DOCTYPE View [<!ENTITY a "kind">]>' + CONFIG.replace('"kind"', '"&a;"')
+    answer = client.post("/predict", json={"tasks": [task("leek-5.png")], "label_config": defined})
+    assert answer.json()["results"][0]["result"][0]["from_name"] == "label"  # not "kind"
+
+
 def annotation(label: str, by=None) -> dict:
     result = [{"from_name": "kind", "type": "choices", "value": {"choices": [label]}}]
     return {"result": result, **({} if by is None else {"completed_by": by})}
