@@ -74,7 +74,9 @@ def join_processes(device: str) -> Iterator[Processes]:
         local = torch.device(kind, int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(local)
     dist.init_process_group("nccl" if kind == "cuda" else "gloo")
+    joined = Processes(dist.get_rank(), world, local)
     try:
-        yield Processes(dist.get_rank(), world, local)
+        yield joined
+        joined.wait()  # one that leaves while others still talk may end by a signal
     finally:
         dist.destroy_process_group()
