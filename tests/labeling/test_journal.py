@@ -112,6 +112,17 @@ def test_a_newer_version_is_refused(tmp_path):
         Journal(tmp_path / "p.sqlite")
 
 
+@pytest.mark.parametrize("version", [0, -1])
+@pytest.mark.parametrize("write", [True, False])
+def test_a_version_that_never_was_is_damage(tmp_path, version, write):
+    Journal(tmp_path / "p.sqlite").close()
+    with sqlite3.connect(tmp_path / "p.sqlite") as db:
+        db.execute(f"PRAGMA user_version = {version}")
+    db.close()
+    with pytest.raises(FileFormatError, match=f"its version is {version}"):
+        Journal(tmp_path / "p.sqlite", write=write)
+
+
 def test_other_databases_and_other_files_are_refused(tmp_path):
     with sqlite3.connect(tmp_path / "other.sqlite") as db:
         db.execute("CREATE TABLE t (x)")

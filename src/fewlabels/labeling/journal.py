@@ -233,6 +233,8 @@ class Journal:
                 f"{self.path} is a database of another program, not a labelling project. "
                 "Name another folder."
             )
+        if not fresh and version < 1:
+            raise self._damaged(f"its version is {version}")
         if version > VERSION:
             raise FileFormatError(
                 f"{self.path} is a project of version {version}, "
