@@ -29,6 +29,15 @@ FeaturesArgument = Annotated[
 PerClass = Annotated[int | None, Option(help="Rows per class, in blocks, of files without labels.")]
 MeanOf = Annotated[Path | None, Option(help="Features whose mean center(mean) subtracts.")]
 
+Model = Annotated[
+    Path,
+    Option(
+        help="What `fewlabels label --model` wrote, or a labelling project.",
+        metavar="FILE|PROJECT",
+        rich_help_panel=LABELS,
+    ),
+]
+
 Shots = Annotated[
     list[int] | None,
     Option(help="Labelled rows per class; may be repeated. [1]", rich_help_panel=EPISODES),

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from typer import Argument, Option
+from typer import Argument
 
 from fewlabels.cli import options
 from fewlabels.cli.arguments import say_remark
@@ -19,14 +19,7 @@ def predict_command(
             help="Images, folders of images, or a file of features or texts.", metavar="IMAGES"
         ),
     ],
-    model: Annotated[
-        Path,
-        Option(
-            help="What `fewlabels label --model` wrote, or a labelling project.",
-            metavar="FILE|PROJECT",
-            rich_help_panel=options.LABELS,
-        ),
-    ],
+    model: options.Model,
     abstain: Abstain = 0.0,
     column: options.Column = None,
     text_column: options.TextColumn = None,

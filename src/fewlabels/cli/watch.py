@@ -16,14 +16,7 @@ from fewlabels.cli.label import Abstain, require_path
 
 def watch_command(
     folder: Annotated[Path, typer.Argument(help="Folder of images.", metavar="FOLDER")],
-    model: Annotated[
-        Path,
-        Option(
-            help="What `fewlabels label --model` wrote, or a labelling project.",
-            metavar="FILE|PROJECT",
-            rich_help_panel=options.LABELS,
-        ),
-    ],
+    model: options.Model,
     abstain: Abstain = 0.0,
     skip_existing: Annotated[
         bool,

@@ -29,9 +29,9 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.security import HTTPBearer
 from pydantic import BaseModel, ConfigDict
 from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Scope
 
 from fewlabels import __version__
 from fewlabels.data import ImageSet, read_images
@@ -41,7 +41,7 @@ from fewlabels.labeling.labels_file import Lookup
 from fewlabels.labeling.outputs import LabelRow
 from fewlabels.labeling.predict import Predictor
 from fewlabels.labeling.project import PORT, TOKEN
-from fewlabels.labeling.server import HOST, SECURITY_HEADERS, bind, bind_again, run_server
+from fewlabels.labeling.server import HOST, SECURITY_HEADERS, Gate, bind, bind_again, run_server
 from fewlabels.labeling.session import Session
 
 OPEN = ("/health", "/openapi.json")  # paths that need no token: they tell nothing of the images
@@ -357,30 +357,15 @@ def _labeled(row: LabelRow) -> Labeled:
     return Labeled(**{name: getattr(row, name) for name in Labeled.model_fields})
 
 
-class TokenGuard:
-    """ASGI middleware that refuses requests without the token, and bodies that are too large."""
+class TokenGuard(Gate):
+    """Refuses requests without the token, and bodies that are too large."""
 
     def __init__(self, app: ASGIApp, *, token: str) -> None:
-        self.app, self.token = app, token.encode()
+        super().__init__(app, SECURITY_HEADERS)
+        self.token = token.encode()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse the request, or pass it on and add the security headers to the response."""
-        if scope["type"] != "http":
-            if scope["type"] == "lifespan":
-                await self.app(scope, receive, send)
-            return
-
-        async def send_guarded(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in SECURITY_HEADERS.items():
-                    headers[name] = value
-                headers.setdefault("Cache-Control", "no-store")
-            await send(message)
-
-        await (self._check(scope) or self.app)(scope, receive, send_guarded)
-
-    def _check(self, scope: Scope) -> Any:
+    def check(self, scope: Scope) -> Any:
+        """Refuse a request without the token, or too long."""
         headers = Headers(scope=scope)
         reading = scope["method"] in ("GET", "HEAD")
         if not (reading and scope["path"] in OPEN) and not self._is_known(headers):

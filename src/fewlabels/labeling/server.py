@@ -18,7 +18,7 @@ import secrets
 import shutil
 import socket
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http.cookies import CookieError, SimpleCookie
 from importlib import resources
 from pathlib import Path as FilePath
@@ -324,19 +324,11 @@ def _json(content: Any, *, status: int = 200) -> Response:
     )
 
 
-class Guard:
-    """ASGI middleware that refuses requests from elsewhere (see the top of this file)."""
+class Gate:
+    """ASGI middleware that refuses requests (`check`), and adds headers to every response."""
 
-    def __init__(
-        self, app: ASGIApp, *, token: str, port: int, host: str, largest: int = LARGEST_BODY
-    ) -> None:
-        self.app = app
-        self.token = token
-        self.largest = largest
-        self.hosts = {f"{name}:{port}" for name in (OWN_NAMES if host == HOST else (host,))}
-        self.cookie = f"fewlabels-{port}"  # browsers share cookies between ports
-        # At another address than this machine's own, browsers ignore the policy, with a complaint.
-        self.headers = SECURITY_HEADERS | (OPENER_POLICY if host == HOST else {})
+    def __init__(self, app: ASGIApp, headers: Mapping[str, str]) -> None:
+        self.app, self.headers = app, headers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse the request, or pass it on and add the security headers to the response."""
@@ -353,10 +345,28 @@ class Guard:
                 headers.setdefault("Cache-Control", "no-store")
             await send(message)
 
-        refusal = self._check(scope)
-        await (refusal or self.app)(scope, receive, send_guarded)
+        await (self.check(scope) or self.app)(scope, receive, send_guarded)
 
-    def _check(self, scope: Scope) -> Any:
+    def check(self, scope: Scope) -> Any:
+        """The response that refuses the request; None if it may pass."""
+        raise NotImplementedError
+
+
+class Guard(Gate):
+    """Refuses requests from elsewhere (see the top of this file)."""
+
+    def __init__(
+        self, app: ASGIApp, *, token: str, port: int, host: str, largest: int = LARGEST_BODY
+    ) -> None:
+        # At another address than this machine's own, browsers ignore the policy, with a complaint.
+        super().__init__(app, SECURITY_HEADERS | (OPENER_POLICY if host == HOST else {}))
+        self.token = token
+        self.largest = largest
+        self.hosts = {f"{name}:{port}" for name in (OWN_NAMES if host == HOST else (host,))}
+        self.cookie = f"fewlabels-{port}"  # browsers share cookies between ports
+
+    def check(self, scope: Scope) -> Any:
+        """Refuse another host, a wrong token and what is no JSON, or too long."""
         headers = Headers(scope=scope)
         if headers.get("host", "") not in self.hosts:
             return PlainTextResponse("This server answers only to its own address.\n", 421)
