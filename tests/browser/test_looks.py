@@ -410,21 +410,29 @@ def test_forced_colors_show_focus_selection_and_swatches(project, serve, visit):
         )
 
 
+# Confirmations wait for `release()`.
+HOLD_BACK = """() => {
+  const send = window.fetch;
+  const released = new Promise((resolve) => { window.release = resolve; });
+  window.fetch = async (path, options) => {
+    if (path.startsWith("/api/confirm")) await released;
+    return send(path, options);
+  };
+}"""
+
+
 @pytest.mark.parametrize("where", ["#classes button >> nth=1", "#candidates button >> nth=1"])
 def test_the_focus_stays_in_a_list_that_an_answer_changes(project, serve, visit, where):
     page = visit(serve(project))
     settled(page)
     page.wait_for_selector("#candidates button:enabled")
-    held_back = []
-    page.route("**/api/confirm*", lambda route: held_back.append(route))
+    page.evaluate(HOLD_BACK)
     page.keyboard.press("Enter")
     wait_sent(page, 7)
     page.wait_for_selector("#candidates button:enabled")
     page.locator(where).focus()
     held = page.evaluate_handle("document.activeElement")
-    while not held_back:  # the request may be under way
-        page.wait_for_timeout(20)
-    held_back[0].continue_()  # the answer comes while the focus is in the list
+    page.evaluate("release()")  # the answer comes while the focus is in the list
     settled(page)
     assert page.evaluate("(held) => document.activeElement === held", held)
 
