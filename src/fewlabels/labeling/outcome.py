@@ -177,7 +177,7 @@ class Outcome:
 
     @property
     def similar(self) -> list[str]:
-        """A remark about near-duplicates, if the method looks for them and there are any."""
+        """A remark about near-duplicates and bursts, if the method looks for them."""
         alike = getattr(self.vectors.prepared, "alike", None)
         collection = self.inputs.collection
         if alike is None:
@@ -351,7 +351,13 @@ def label_inputs(
     class_names = all_classes(prior, labels)
     numbers = collection.number(labels, class_names)
     dataset = collection.provenance.get("dataset")
-    vectors = prepare(collection.features, method=method, settings=settings, dataset=dataset)
+    vectors = prepare(
+        collection.features,
+        method=method,
+        settings=settings,
+        dataset=dataset,
+        bursts=lambda: collection.bursts,
+    )
     n_way = len(class_names)
     with one_thread() as n_cores, ThreadPoolExecutor(n_cores) as pool:  # one solution per core
         how: Callable[..., Answer] = partial(solve, vectors, numbers, n_way=n_way)
@@ -449,10 +455,10 @@ def remark_unlabelled(class_names: Sequence[str], labels: Mapping[str, str]) -> 
 def remark_similar(
     alike: NDArray[np.int64], names: Sequence[str], *, noun: str = "image"
 ) -> list[str]:
-    """A remark about near-duplicates, from the group of each item, (N,), if there are any.
+    """A remark about near-duplicates and bursts, by the group of each item, (N,), if there are any.
 
     >>> remark_similar(np.array([0, 1, 1]), ["a.jpg", "b.jpg", "c.jpg"])[0].split(". ")[0]
-    '2 images are near-duplicates of others, such as b.jpg and c.jpg'
+    '2 images are near-duplicates or a burst with others, such as b.jpg and c.jpg'
     """
     sizes = np.bincount(alike)
     n = int(sizes[sizes > 1].sum())
@@ -460,7 +466,7 @@ def remark_similar(
         return []
     one, other = np.flatnonzero(alike == sizes.argmax())[:2]
     return [
-        f"{count(n, noun)} are near-duplicates of others, such as {names[one]} and "
+        f"{count(n, noun)} are near-duplicates or a burst with others, such as {names[one]} and "
         f"{names[other]}. Where labels come in such groups, they are hidden together, so that the "
         "estimate of accuracy is not too high."
     ]
