@@ -8,10 +8,11 @@ from fewlabels.labeling.outputs import LabelRow, to_label_studio
 
 def write_tasks(folder: Path, data: Dataset) -> None:
     """Write tasks.json, one task per item, those without a label included."""
-    rows = [
-        LabelRow(item.path, item.label, item.confidence, "", 0.0, item.origin, guess=item.guess)
-        for item in data.items
-    ]
+    rows = []
+    for item in data.items:
+        about = {"guess": item.guess, "person": item.person}
+        known = (item.path, item.label, item.confidence)
+        rows.append(LabelRow(*known, "", 0.0, item.origin, **about))
     (folder / "tasks.json").write_bytes(to_label_studio(rows, prefix=data.prefix))
 
 
