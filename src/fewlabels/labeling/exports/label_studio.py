@@ -10,9 +10,8 @@ def write_tasks(folder: Path, data: Dataset) -> None:
     """Write tasks.json, one task per item, those without a label included."""
     rows = []
     for item in data.items:
-        about = {"guess": item.guess, "person": item.person}
-        known = (item.path, item.label, item.confidence)
-        rows.append(LabelRow(*known, "", 0.0, item.origin, **about))
+        row = LabelRow(item.path, item.label, item.confidence, "", 0.0, item.origin)
+        rows.append(row._replace(guess=item.guess, person=item.person))
     (folder / "tasks.json").write_bytes(to_label_studio(rows, prefix=data.prefix))
 
 
