@@ -23,6 +23,7 @@ EXPECTED_SKIPS = {  # reason, as a regular expression: whether it holds here
     r"shared|not here|images of CIFAR-FS|CIFAR-FS beside": lambda: not SHARED.is_dir(),
     r"no Chromium": lambda: not (shutil.which("chromium") or os.environ.get("CHROMIUM")),
     r"could not import '(timm|torchvision|transformers|datasets|pillow_heif|av)'": lambda: True,
+    r"could not import '(ultralytics|fiftyone|datumaro|label_studio_sdk)'": lambda: True,
     r"could not import 'efficientnet_lite2": lambda: True,
     r"a text encoder is not installed": lambda: (
         not (find_spec("tokenizers") and find_spec("wordllama") and find_spec("all_minilm_l6_v2"))

@@ -5,6 +5,8 @@ import os
 import numpy as np
 import pytest
 from PIL import Image
+from PIL.PngImagePlugin import PngInfo
+from PIL.TiffImagePlugin import ImageFileDirectory_v2
 
 from fewlabels.data.bursts import find_bursts, taken_at
 from fewlabels.errors import InputError
@@ -36,6 +38,21 @@ def test_time_and_camera_are_read_as_the_camera_wrote_them(tmp_path):
     assert taken_at(take(tmp_path / "f.jpg", "0000:00:00 00:00:00")) is None
     (tmp_path / "g.jpg").write_bytes(b"nothing")
     assert taken_at(tmp_path / "g.jpg") is None
+
+
+def test_png_and_tiff_have_times_too(tmp_path):
+    times = [taken_at(take(tmp_path / "a.png", "2024:05:01 10:00:07"))]
+    inner = Image.Exif()
+    inner.get_ifd(EXIF)[0x9003] = "2024:05:01 10:00:07"
+    profile = b"Exif\0\0" + inner.tobytes().removeprefix(b"Exif\0\0")
+    text = PngInfo()  # as ImageMagick writes it
+    text.add_text("Raw profile type exif", f"\nexif\n{len(profile):8d}\n{profile.hex()}\n")
+    Image.new("RGB", (8, 8)).save(tmp_path / "b.png", pnginfo=text)
+    tags = ImageFileDirectory_v2()
+    tags[EXIF] = {0x9003: "2024:05:01 10:00:07"}
+    Image.new("RGB", (8, 8)).save(tmp_path / "c.tif", tiffinfo=tags)
+    times += [taken_at(tmp_path / "b.png"), taken_at(tmp_path / "c.tif")]
+    assert [time % 60 for _, time in times] == [7, 7, 7]
 
 
 def test_heic_has_times_too(tmp_path):

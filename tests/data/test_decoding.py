@@ -246,3 +246,14 @@ def test_without_pillow_heif_the_extra_is_named(tmp_path):
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "Not read: 2 .heic files; pip install 'fewlabels[heic]' reads them" in ended.stderr
+
+
+@pytest.mark.parametrize("progressive", [False, True])
+@pytest.mark.parametrize("missing", [2, 200, 20_000])
+def test_a_cut_off_jpeg_is_refused_at_every_size(tmp_path, missing, progressive):
+    pixels = np.random.default_rng(0).integers(0, 256, size=(300, 300, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "a.jpg", progressive=progressive)
+    content = (tmp_path / "a.jpg").read_bytes()[:-missing]
+    for side in (None, 150, 30):
+        with pytest.raises(FileFormatError, match=r"a\.jpg.*cut off: its end is missing"):
+            decode(content, where="a.jpg", side=side)

@@ -39,6 +39,25 @@ def test_a_burst_gets_one_label_on_request(bursts, few, encoder):
     assert "24 photographs of 6 bursts" in " ".join(together.remarks)
 
 
+def test_labels_of_a_burst_are_hidden_together(bursts, few, encoder, extraction, tmp_path):
+    """Both labels of each class are of one burst: with one shown, the other is no test."""
+    options = {"backbone": encoder, "device": "cpu", "n_workers": 0}
+    found = label_folder(bursts, few, **options)
+    assert found.estimate is None
+    assert any("24 images are near-duplicates or a burst" in each for each in found.similar)
+    session = open_session(tmp_path / "p", photos=bursts, labels=few, extraction=extraction)
+    try:
+        assert session.thorough().estimate is None
+    finally:
+        session.close()
+    for path in bursts.glob("*.png"):  # without times nobody knows of bursts
+        with Image.open(path) as image:
+            image.convert("RGB").save(path, "JPEG", quality=95)
+    found = label_folder(bursts, few, **options)
+    assert found.estimate is not None
+    assert found.estimate.n_hidden == 6
+
+
 def test_a_burst_is_on_one_side_of_a_split(bursts, tmp_path):
     path = tmp_path / "all.csv"
     names = sorted(each.name for each in bursts.glob("*.png"))

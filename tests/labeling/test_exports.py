@@ -6,6 +6,7 @@ import resource
 import signal
 from collections import Counter
 from pathlib import Path
+from urllib.parse import unquote
 from xml.etree import ElementTree
 
 import numpy as np
@@ -219,6 +220,22 @@ def test_label_studio_gets_annotations_and_predictions(project, labels, tmp_path
     assert annotation["result"][0]["value"] == {"choices": ["leek"]}
     (prediction,) = by_image["/x/day%200/1.jpg"]["predictions"]
     assert prediction["score"] == 0.75
+
+
+def test_who_decided_goes_out_too(photos, labels, tmp_path):
+    rows = [f"{path},{each},{'anna' if each == 'leek' else ''}" for path, each in labels.items()]
+    (tmp_path / "l.csv").write_text("\n".join(["path,label,person", *rows]), encoding="utf-8")
+    annas = {path for path, each in labels.items() if each == "leek"}
+    for form in ("hf", "label-studio", "csv"):
+        export_labels(photos, to=form, output=tmp_path / form, labels=tmp_path / "l.csv")
+    metadata = read_csv(tmp_path / "hf" / "train" / "metadata.csv")
+    assert {row["source"] for row in metadata if row["person"] == "anna"} == annas
+    assert {row["person"] for row in metadata} == {"anna", ""}
+    tasks = json.loads((tmp_path / "label-studio" / "tasks.json").read_text(encoding="utf-8"))
+    told = [task["data"]["image"] for task in tasks if task["data"].get("person") == "anna"]
+    assert {unquote(each.partition("?d=")[2]) for each in told} == annas
+    table = read_csv(tmp_path / "csv" / "labels.csv")
+    assert {row["path"] for row in table if row["person"] == "anna"} == annas
 
 
 def test_without_a_split(project, photos, labels, tmp_path):

@@ -320,9 +320,9 @@ def test_the_commands_tell_conflicts_and_kappa(two):
     run = CliRunner().invoke
     done = run(app, ["merge", str(anna), str(ben), "--person", "ben"])
     assert done.exit_code == 0, done.output
-    assert "2 images decided differently, left for a person: c.jpg, d.jpg" in done.output
+    assert "2 items decided differently, left for a person: c.jpg, d.jpg" in done.output
     people = run(app, ["people", str(anna)])
-    assert "anna and ben: 3 images decided by both, 33 % equal, Cohen's kappa" in people.output
+    assert "anna and ben: 3 items decided by both, 33 % equal, Cohen's kappa" in people.output
     assert "c.jpg: anna: leek, ben: plum (open)" in people.output
     found = json.loads(run(app, ["people", str(anna), "--json"]).output)
     expected = cohen_kappa_score(["leek", "leek", "plum"], ["leek", "plum", "none"])

@@ -238,7 +238,7 @@ def test_what_is_confused_and_how_reliable_confidences_are(tmp_path, make_blobs,
     assert reliability.count("<circle") == len(counts)
     # Without true labels, the classes between which doubtful images are, and no matrix.
     alone = build_report(outcome)
-    assert re.search(r"\d+ doubtful images? of \d+: c\d or c\d", alone)
+    assert re.search(r"\d+ doubtful labels? of \d+: c\d or c\d", alone)
     assert "<h2>Confusions</h2>" not in alone
     assert "Confidence and truth" not in alone  # eight labels are too few for it
 

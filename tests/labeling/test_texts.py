@@ -2,12 +2,13 @@
 
 import csv
 import json
+import re
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from fewlabels import label_folder
+from fewlabels import export_labels, label_folder
 from fewlabels.backbones.text import TEXT_ENCODERS, TextEncoder
 from fewlabels.errors import FileFormatError, InputError
 from fewlabels.features.store import FeatureStore
@@ -55,6 +56,30 @@ def test_texts_get_the_labels_of_their_subject(texts):
     assert np.mean([row.path.startswith(row.label) for row in outcome.rows]) > 0.9, found
     assert "42 texts, 3 classes" in outcome.describe()
     assert "Texts per class" in outcome.describe()
+
+
+def test_no_message_calls_texts_images(texts, tmp_path):
+    truth = tmp_path / "truth.csv"
+    rows = [f"{label}-{i},{label}" for label in WORDS for i in range(14)]
+    truth.write_text("\n".join(["id,label", *rows]))
+    options = {"columns": {"text": "body"}, "backbone": "tfidf"}
+    outcome = label_folder(texts, truth=truth, abstain=1.0, report=tmp_path / "r.html", **options)
+    unscored = outcome.unscored(outcome.inputs.truth).describe(outcome.inputs.collection.noun)
+    assert "texts not scored" in unscored
+    text = (tmp_path / "r.html").read_text(encoding="utf-8")
+    report = re.sub(r"(?s)<style.*?</style>|<script.*?</script>|<[^>]*>", " ", text)
+    assert "42 texts" in re.sub(r"\s+", " ", report)
+    done = export_labels(texts, to="csv", output=tmp_path / "o", split=(0.5, 0.5))
+    said = [outcome.describe(), unscored, report, done.describe(), *done.remarks, *outcome.remarks]
+    assert not [each for each in said if re.search(r"\b(image|photo|picture of)", each)]
+    for only, words in (("", "fill the column label in a few rows"), ("card", "a few texts of")):
+        frame = pd.read_csv(texts)
+        frame["label"] = frame["label"].where(frame["label"] == only)
+        frame.to_csv(tmp_path / "few.csv", index=False)
+        with pytest.raises(InputError, match=words):
+            label_folder(tmp_path / "few.csv", **options)
+    with pytest.raises(InputError, match="burst=3 needs photographs"):
+        label_folder(texts, burst=3, **options)
 
 
 def test_a_column_with_a_usual_name_needs_no_option(texts, tmp_path):

@@ -1,4 +1,8 @@
-"""The whole way of a folder of real photographs: in, labelled, corrected, out, moved and back."""
+"""The whole way of a folder of real photographs: in, labelled, corrected, out, moved and back.
+
+Exports are read twice: by a few lines here, and by the library of each format where it is
+installed.
+"""
 
 import csv
 import hashlib
@@ -7,6 +11,7 @@ import json
 import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -28,12 +33,22 @@ from fewlabels.labeling.sorting import move_photos
 GROCERY = Path(__file__).parents[2] / "examples" / "grocery"
 CLASSES = ("Cabbage", "Floury-Potato", "Arla-Sour-Milk")
 PER_CLASS = 6
+LIBRARIES = {  # what each format is read by
+    "imagefolder": "torchvision",
+    "ultralytics": "ultralytics",
+    "hf": "datasets",
+    "fiftyone": "fiftyone",
+    "coco": "datumaro",
+    "cvat": "datumaro",
+    "imagenet": "datumaro",
+    "label-studio": "label_studio_sdk",
+    "csv": "pandas",
+    "parquet": "pandas",
+}
 
 
-@pytest.fixture
-def photos(tmp_path):
+def take_photos(tmp_path: Path) -> Path:
     """Real photographs in nested folders of two cameras, one of them HEIC, with two duplicates."""
-    pytest.importorskip("pillow_heif").register_heif_opener()
     for number, name in enumerate(CLASSES):
         for i, path in enumerate(sorted((GROCERY / name).glob("*.jpg"))[:PER_CLASS]):
             folder = tmp_path / "photos" / ("DCIM/100CANON" if i % 2 else "phone/2024 früh")
@@ -123,10 +138,37 @@ def read_back(form: str, folder: Path) -> dict[str, str]:
     return found
 
 
-def test_a_folder_of_photographs_goes_all_the_way(photos, tmp_path, monkeypatch):
-    monkeypatch.setenv("FEWLABELS_CACHE", str(tmp_path / "cache"))
-    before = tree(photos)
-    names = read_images(photos).names
+@pytest.fixture(scope="module")
+def tmp_path(tmp_path_factory):
+    """One folder for all tests of this file."""
+    return tmp_path_factory.mktemp("walk")
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path):
+    pytest.importorskip("pillow_heif").register_heif_opener()
+    return take_photos(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def project(photos, tmp_path):
+    """A project of the photographs, labelled, corrected, and merged with that of a second person.
+
+    Its labels are written in every format.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FEWLABELS_CACHE", str(tmp_path / "cache"))
+        made = label_and_merge(photos, tmp_path)
+        n = len(read_images(photos).names)
+        for form in format_names():
+            done = export_labels(made, to=form, output=tmp_path / form, split=(0.5, 0.5), near=0.95)
+            assert sum(done.counts.values()) == n, form
+        yield made
+
+
+def label_and_merge(photos: Path, tmp_path: Path) -> Path:
+    """All labels of the photographs, by a file, by two people and by the model."""
+    before, names = tree(photos), read_images(photos).names
     assert len(names) == len(CLASSES) * PER_CLASS + 2
     # The first annotator gives a file of labels, with one mistake and a photograph that is gone.
     few = [name for name in names if Path(name).stem[-1] in "12" and "copy" not in name]
@@ -193,45 +235,37 @@ def test_a_folder_of_photographs_goes_all_the_way(photos, tmp_path, monkeypatch)
     assert found[contested] == ("person", "anna")
     label_folder(project, output=tmp_path / "again.csv", report=tmp_path / "report.html")
     assert "Cohen's kappa" in html.unescape((tmp_path / "report.html").read_text(encoding="utf-8"))
-    # Every format tells the same labels.
-    expected = {Path(name).stem: true_label(name) for name in names}
-    for form in format_names():
-        done = export_labels(project, to=form, output=tmp_path / form, split=(0.5, 0.5), near=0.95)
-        assert sum(done.counts.values()) == len(names), form
-        assert read_back(form, tmp_path / form) == expected, form
     assert tree(photos) == before
-    # Moved, read again by the folders, and moved back byte for byte.
+    return project
+
+
+def true_labels(photos: Path) -> dict[str, str]:
+    """By the stem of the picture."""
+    return {Path(name).stem: true_label(name) for name in read_images(photos).names}
+
+
+@pytest.mark.parametrize("form", format_names())
+def test_every_format_tells_the_same_labels(form, project, photos, tmp_path):
+    assert read_back(form, tmp_path / form) == true_labels(photos)
+
+
+@pytest.mark.parametrize("form", format_names())
+def test_every_format_is_read_by_its_own_library(form, project, photos, tmp_path):
+    library = LIBRARIES[form]
+    if find_spec(library) is None:
+        pytest.skip(f"could not import '{library}'")
+    (cache := tmp_path / f"home of {form}").mkdir()
+    script = Path(__file__).with_name("read_by_library.py")
+    words = [sys.executable, str(script), form, *map(str, (tmp_path / form, photos, cache))]
+    ended = subprocess.run(words, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads(ended.stdout.splitlines()[-1]) == true_labels(photos)
+
+
+def test_photographs_are_moved_and_moved_back_byte_for_byte(project, photos, tmp_path):
+    before, expected = tree(photos), true_labels(photos)
     moved = move_photos(project, tmp_path / "sorted")
     assert by_stem(tmp_path / "sorted", "*/*.*") == expected
     assert tree(photos) == {}
     undo_moves(moved.journal)
     assert tree(photos) == before
-
-
-def test_the_dataset_of_hugging_face_is_read_by_its_library(photos, tmp_path, monkeypatch):
-    pytest.importorskip("datasets")
-    monkeypatch.setenv("FEWLABELS_CACHE", str(tmp_path / "cache"))
-    names = read_images(photos).names
-    with (tmp_path / "all.csv").open("w", encoding="utf-8", newline="") as file:
-        rows = [(name, true_label(name)) for name in names]
-        csv.writer(file).writerows([("path", "label"), *rows])
-    export_labels(
-        photos,
-        labels=tmp_path / "all.csv",
-        to="hf",
-        output=tmp_path / "hf",
-        split=(0.5, 0.5),
-        near=1,
-    )
-    # In a process of its own: the library leaves files open.
-    code = (
-        "import datasets, json, sys;"
-        "found = datasets.load_dataset(sys.argv[1], cache_dir=sys.argv[2]);"
-        "print(json.dumps({row['source']: (row['label'], row['image'].size)"
-        " for split in found.values() for row in split}))"
-    )
-    words = [sys.executable, "-c", code, str(tmp_path / "hf"), str(tmp_path / "hf cache")]
-    ended = subprocess.run(words, capture_output=True, text=True, check=True)
-    found = json.loads(ended.stdout.splitlines()[-1])
-    assert {name: label for name, (label, _) in found.items()} == dict(rows)
-    assert all(min(size) > 10 for _, size in found.values())

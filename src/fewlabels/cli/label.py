@@ -220,7 +220,8 @@ def label_command(
     else:
         typer.echo(fit(outcome.describe(), sys.stdout))
         if (truth_given := outcome.inputs.truth) is not None:
-            score, unscored = outcome.score(truth_given), outcome.unscored(truth_given).describe()
+            score = outcome.score(truth_given)
+            unscored = outcome.unscored(truth_given).describe(outcome.inputs.collection.noun)
             for words in filter(None, (score.describe() if score else "", unscored)):
                 typer.echo(fit(words, sys.stdout))
     written = filter(None, (output, label_studio, model, report, copy_to, link_to))

@@ -72,7 +72,7 @@ def people_command(
         typer.echo(json.dumps(about, indent=2, ensure_ascii=True))
         return
     for person, n in found.n_decided.items():
-        typer.echo(f"{person}: {count(n, 'image')} decided")
+        typer.echo(f"{person}: {count(n, 'item')} decided")
     for pair in found.pairs:
         typer.echo(pair.describe())
     for each in found.disagreements:
@@ -80,4 +80,4 @@ def people_command(
         now = "open" if each.is_open else f"now {each.label or 'without a label'}"
         typer.echo(f"{each.path}: {said} ({now})".encode(errors="replace").decode())
     if not found.pairs:
-        say("No image was decided by two people.")
+        say("No item was decided by two people.")

@@ -2,8 +2,8 @@
 
 Photographs of one folder and one camera model belong to one burst if each was taken at most a few
 seconds after the one before. Only DateTimeOriginal counts, with its fractions of a second where
-they are written: the times of files change with copies. A photograph without it is a burst by
-itself.
+they are written: the times of files change with copies. JPEG, HEIC, AVIF, WebP, PNG and TIFF can
+have it. A photograph without it is a burst by itself.
 """
 
 from collections.abc import Sequence

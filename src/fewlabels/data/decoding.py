@@ -5,6 +5,7 @@ transparency   blended with white: the color of transparent pixels is arbitrary,
 16-bit grey    scaled to 8 bits; whole numbers outside 0 to 65535, and floats, are refused,
                because they have no agreed range
 animation      the first frame
+truncation     a file that is cut off is refused at every size: nobody knows what the rest shows
 size           more pixels than Pillow's MAX_IMAGE_PIXELS are an error, not a warning
 formats        only those of photographs: Pillow's other readers start programs, or are little used.
                AVIF where Pillow has it, HEIC where pillow-heif is installed (the extra "heic")
@@ -138,4 +139,6 @@ def _reason(error: Exception, file: Path | bytes) -> str:
         return str(error)
     if isinstance(error, OSError) and error.strerror:  # such as "Permission denied"
         return error.strerror
+    if "truncated" in str(error):
+        return "it is cut off: its end is missing; copy it again from where it came"
     return f"it is damaged ({first_line(error) or type(error).__name__})"

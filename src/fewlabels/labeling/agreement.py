@@ -33,11 +33,11 @@ class Pair(NamedTuple):
         """One line.
 
         >>> Pair("anna", "ben", 40, 36, 0.85).describe()
-        "anna and ben: 40 images decided by both, 90 % equal, Cohen's kappa 0.85"
+        "anna and ben: 40 items decided by both, 90 % equal, Cohen's kappa 0.85"
         """
         kappa = "not defined" if self.kappa is None else f"{self.kappa:.2f}"
         return (
-            f"{self.first} and {self.second}: {count(self.n, 'image')} decided by both, "
+            f"{self.first} and {self.second}: {count(self.n, 'item')} decided by both, "
             f"{percent(self.n_same / self.n)} equal, Cohen's kappa {kappa}"
         )
 

@@ -19,6 +19,7 @@ from fewlabels.errors import InputError
 from fewlabels.fitting import FOLDER_METHOD, Fitted, Rows
 from fewlabels.methods import find_method
 from fewlabels.methods.assignment import one_hot, similarities, weighted_sums
+from fewlabels.preprocess.duplicates import join_groups
 
 DEFAULT_METHOD = FOLDER_METHOD
 TINY = 1e-12  # smallest probability, so that logarithms stay finite
@@ -107,6 +108,7 @@ def prepare(
     method: str = DEFAULT_METHOD,
     settings: Mapping[str, str] | None = None,
     dataset: str | None = None,
+    bursts: Callable[[], NDArray[np.int64]] | None = None,
 ) -> Rows:
     """Preprocess features for a method, (N, D) -> Rows.
 
@@ -115,12 +117,18 @@ def prepare(
         method: Name of the method that `solve` uses.
         settings: Values of its knobs other than the defaults, as texts by name.
         dataset: Name as in a FeatureSet's provenance; decides the paper's alpha at one shot.
+        bursts: Gives the burst of each item, (N,), where the method hides near-duplicates together:
+            items of a burst are hidden together too.
     """
     values = {**check_method(method, settings), "dataset": dataset}
     x = torch.tensor(np.asarray(features, dtype=np.float32))
     rows = Rows.prepare(x, method, keep_neighbors=True, **values)
     rows.pipeline.check(x, "features")
-    return rows
+    alike = getattr(rows.prepared, "alike", None)
+    if bursts is None or alike is None:
+        return rows
+    joined = torch.as_tensor(join_groups(alike.cpu().numpy(), bursts()), device=alike.device)
+    return replace(rows, prepared=rows.prepared._replace(alike=joined))
 
 
 def solve(

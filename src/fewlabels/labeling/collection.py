@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fewlabels.backbones.encoder import QUALITIES, Encoder, load_encoder
 from fewlabels.backbones.text import TEXT_QUALITIES, best_installed, load_text_encoder
 from fewlabels.data import ImageSet
+from fewlabels.data.bursts import find_bursts
 from fewlabels.data.sources import ImageFile
 from fewlabels.devices import choose_device
 from fewlabels.errors import InputError
@@ -103,6 +104,12 @@ class Collection:
         found = np.zeros(len(self), dtype=bool)
         found[[self.rows[name] for name, each in given.items() if each.origin != CONFIRMED]] = True
         return found
+
+    @cached_property
+    def bursts(self) -> NDArray[np.int64]:
+        """The burst of each photograph by its EXIF time, (N,); other items are one each."""
+        paths = [None] * len(self) if self.images is None else self.images.paths
+        return find_bursts(paths)
 
     def with_images(self, images: ImageSet, root: Path | None) -> Self:
         """The items that have a picture of the same name among `images`, with these pictures."""

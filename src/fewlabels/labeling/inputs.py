@@ -362,9 +362,9 @@ def _extract(
     )
 
 
-def _check_enough(given: LabelsRead, names: tuple[str, ...]) -> None:
+def _check_enough(given: LabelsRead, names: tuple[str, ...], *, noun: str = "image") -> None:
     because = [*given.remarks, *remark_lost(given.labels, names)]
-    check_enough(_among(given.labels, names), len(names), because=because)
+    check_enough(_among(given.labels, names), len(names), because=because, noun=noun)
 
 
 def _among(labels: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
@@ -492,7 +492,7 @@ def _read_table(
     }
     given, true = _read_given(names, own, labels, truth)
     if enough:
-        _check_enough(given, tuple(names))
+        _check_enough(given, tuple(names), noun="row" if rows.texts is None else "text")
     features, provenance, backbone = rows.features, {"file": named.path.name}, ""
     if encodes:
         encoded = extraction.encode([texts[row] for row in kept])
@@ -565,8 +565,9 @@ def _read_project(path: Path, labels: Path | None, truth: str | None, class_from
         standing = project.standing(collection)
         if n := sum(mark == CONFLICT for mark in standing.marks.values()):
             remarks.append(
-                f"{count(n, 'image')} decided differently by people, and not used as labels: "
-                f"`fewlabels people {path}` lists them, `fewlabels serve {path}` shows them."
+                f"{count(n, collection.noun)} decided differently by people, and not used as "
+                f"labels: `fewlabels people {path}` lists them, `fewlabels serve {path}` shows "
+                "them."
             )
         return Inputs(
             collection,

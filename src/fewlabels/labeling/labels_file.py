@@ -280,7 +280,11 @@ def check_label(label: str, *, where: str = "") -> str:
 
 
 def check_enough(
-    labels: Mapping[str, str], n_items: int, *, because: Sequence[str] = ()
+    labels: Mapping[str, str],
+    n_items: int,
+    *,
+    because: Sequence[str] = (),
+    noun: str = "image",
 ) -> tuple[str, ...]:
     """Refuse fewer than two classes; remarks about classes with few labels.
 
@@ -288,19 +292,22 @@ def check_enough(
         labels: By item name.
         n_items: Number of items.
         because: Remarks made already, which may be the reason why there are too few.
+        noun: What a message calls an item.
     """
     counts = Counter(labels.values())
     if not counts:
+        sort = "sort a few images into one sub-folder per class"
+        fill = "fill the column label in a few rows of the table"
         words = (
             "there are no labels to learn from. Give labels=FILE.csv with columns path and label, "
-            "sort a few images into one sub-folder per class, "
+            f"{sort if noun == 'image' else fill}, "
             "or name the first ones on a page with `fewlabels serve`."
         )
         raise InputError(" ".join([words, *because]))
     if len(counts) == 1:
         words = (
             f"there must be labels of at least two classes, got only '{_short(next(iter(counts)))}'"
-            ". Label a few images of another class."
+            f". Label a few {noun}s of another class."
         )
         raise InputError(" ".join([words, *because]))
     remarks = []
@@ -316,7 +323,7 @@ def check_enough(
             "With two or more, accuracy is higher and can be estimated."
         )
     if len(labels) == n_items:
-        remarks.append(f"All {n_items:,} images have a label: there is nothing left to label.")
+        remarks.append(f"All {n_items:,} {noun}s have a label: there is nothing left to label.")
     return tuple(remarks)
 
 

@@ -42,12 +42,12 @@ class Merged(NamedTuple):
         """A few lines.
 
         >>> print(Merged(9, 10, 5, 3, ["a.jpg"], []).describe())
-        9 of 10 images are in both projects: 5 new decisions, 3 images changed.
-        1 image decided differently, left for a person: a.jpg.
+        9 of 10 items are in both projects: 5 new decisions, 3 items changed.
+        1 item decided differently, left for a person: a.jpg.
         """
         lines = [
-            f"{self.n_matched:,} of {count(self.n_other, 'image')} are in both projects: "
-            f"{count(self.n_decisions, 'new decision')}, {count(self.n_labels, 'image')} changed."
+            f"{self.n_matched:,} of {count(self.n_other, 'item')} are in both projects: "
+            f"{count(self.n_decisions, 'new decision')}, {count(self.n_labels, 'item')} changed."
         ]
         for names, words in (
             (self.conflicts, "decided differently, left for a person"),
@@ -55,7 +55,7 @@ class Merged(NamedTuple):
         ):
             if names:
                 shown = listing(names, most=MOST_SHOWN)
-                lines.append(f"{count(len(names), 'image')} {words}: {shown}.")
+                lines.append(f"{count(len(names), 'item')} {words}: {shown}.")
         return "\n".join(lines)
 
 
@@ -82,7 +82,7 @@ def merge_projects(project: str | Path, other: str | Path, *, person: str = "") 
         matched = len(names)
         if not matched:
             raise InputError(
-                f"other must be a project of the same images as {project}, got {other}, which has "
+                f"other must be a project of the same items as {project}, got {other}, which has "
                 "none of them, by content or by name."
             )
         decided = dict.fromkeys(each.decision.item for each in records)

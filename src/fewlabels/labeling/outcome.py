@@ -92,7 +92,7 @@ class Unscored(NamedTuple):
     n_left_out: int  # the predicted label was too doubtful to be kept
     other_classes: dict[str, int]  # items of true classes that no label names, by class
 
-    def describe(self) -> str:
+    def describe(self, noun: str = "image") -> str:
         """One line for each kind; empty where there is none.
 
         >>> print(Unscored(2, {"cabbage": 1, "kale": 3}).describe())
@@ -102,14 +102,14 @@ class Unscored(NamedTuple):
         lines = []
         if self.n_left_out:
             was = "its label was" if self.n_left_out == 1 else "their labels were"
-            images = count(self.n_left_out, "image")
-            lines.append(f"{images} not scored: {was} left out as too doubtful.")
+            items = count(self.n_left_out, noun)
+            lines.append(f"{items} not scored: {was} left out as too doubtful.")
         if self.other_classes:
-            images = count(sum(self.other_classes.values()), "image")
+            items = count(sum(self.other_classes.values()), noun)
             classes = (f"'{name}' ({n:,})" for name, n in self.other_classes.items())
             shown = listing(classes, most=MOST_SHOWN)
             lines.append(
-                f"{images} not scored, of classes without a label: {shown}. Check for typos."
+                f"{items} not scored, of classes without a label: {shown}. Check for typos."
             )
         return "\n".join(lines)
 
@@ -177,7 +177,7 @@ class Outcome:
 
     @property
     def similar(self) -> list[str]:
-        """A remark about near-duplicates, if the method looks for them and there are any."""
+        """A remark about near-duplicates and bursts, if the method looks for them."""
         alike = getattr(self.vectors.prepared, "alike", None)
         collection = self.inputs.collection
         if alike is None:
@@ -258,7 +258,7 @@ class Outcome:
         ]
         n_outliers = found.get("none_of_these", 0)
         if n_outliers >= OUTLIERS_WORTH_SAYING * found["images"]:
-            lines.append(describe_outliers(n_outliers))
+            lines.append(describe_outliers(n_outliers, noun))
         if self.estimate is not None:
             lines.append(describe_estimate(self.estimate, among_outliers=bool(self.outliers)))
             if self.hidden_right:
@@ -341,17 +341,31 @@ def label_inputs(
     check_abstain(abstain, accuracy)
     check_seconds(burst)
     check_separator(sub_classes)
+    if burst and collection.images is None:
+        raise InputError(
+            f"burst={burst:g} needs photographs, whose times tell bursts, got {collection.noun}s "
+            "without any. Leave it out."
+        )
     prior = inputs.prior
-    remarks = check_enough(labels, len(collection)) if prior is None else ()
+    remarks: tuple[str, ...] = ()
+    if prior is None:
+        remarks = check_enough(labels, len(collection), noun=collection.noun)
     if accuracy is not None and max(Counter(labels.values()).values(), default=0) < 2:
         raise InputError(
             f"accuracy={accuracy:g} needs two labels of a class, so that one can be hidden, got "
-            "one label per class. Label a second image of a class, or give abstain=CONFIDENCE."
+            f"one label per class. Label a second {collection.noun} of a class, or give "
+            "abstain=CONFIDENCE."
         )
     class_names = all_classes(prior, labels)
     numbers = collection.number(labels, class_names)
     dataset = collection.provenance.get("dataset")
-    vectors = prepare(collection.features, method=method, settings=settings, dataset=dataset)
+    vectors = prepare(
+        collection.features,
+        method=method,
+        settings=settings,
+        dataset=dataset,
+        bursts=lambda: collection.bursts,
+    )
     n_way = len(class_names)
     with one_thread() as n_cores, ThreadPoolExecutor(n_cores) as pool:  # one solution per core
         how: Callable[..., Answer] = partial(solve, vectors, numbers, n_way=n_way)
@@ -420,7 +434,7 @@ def suggest_next(
     marks = inputs.marks
     if len(labels) + len(marks) == len(collection):
         decided = "a label or a mark" if marks else "a label"
-        return [], f"Every image has {decided}: there is none to label next."
+        return [], f"Every {collection.noun} has {decided}: there is none to label next."
     class_names = all_classes(inputs.prior, labels)
     if len(class_names) >= 2:
         outcome = label_inputs(inputs, method=method, settings=settings)
@@ -449,10 +463,10 @@ def remark_unlabelled(class_names: Sequence[str], labels: Mapping[str, str]) -> 
 def remark_similar(
     alike: NDArray[np.int64], names: Sequence[str], *, noun: str = "image"
 ) -> list[str]:
-    """A remark about near-duplicates, from the group of each item, (N,), if there are any.
+    """A remark about near-duplicates and bursts, by the group of each item, (N,), if there are any.
 
     >>> remark_similar(np.array([0, 1, 1]), ["a.jpg", "b.jpg", "c.jpg"])[0].split(". ")[0]
-    '2 images are near-duplicates of others, such as b.jpg and c.jpg'
+    '2 images are near-duplicates or a burst with others, such as b.jpg and c.jpg'
     """
     sizes = np.bincount(alike)
     n = int(sizes[sizes > 1].sum())
@@ -460,7 +474,7 @@ def remark_similar(
         return []
     one, other = np.flatnonzero(alike == sizes.argmax())[:2]
     return [
-        f"{count(n, noun)} are near-duplicates of others, such as {names[one]} and "
+        f"{count(n, noun)} are near-duplicates or a burst with others, such as {names[one]} and "
         f"{names[other]}. Where labels come in such groups, they are hidden together, so that the "
         "estimate of accuracy is not too high."
     ]
@@ -507,21 +521,21 @@ def describe_rivals(estimate: Estimate, hidden_right: Mapping[str, int]) -> str:
     best = max(hidden_right, key=lambda name: hidden_right[name])
     if hidden_right[best] > estimate.n_right + sqrt(estimate.n_hidden):
         method = next(method for method, name in RIVALS.items() if name == best)
-        words += f" The method {method!r} may suit these images better."
+        words += f" The method {method!r} may suit them better."
     return words
 
 
-def describe_outliers(n: int) -> str:
-    """One line: how many images probably belong to no class.
+def describe_outliers(n: int, noun: str = "image") -> str:
+    """One line: how many items probably belong to no class.
 
     >>> describe_outliers(41)
     '41 images look like none of these classes: sort by none_of_these to see them first.'
     """
     if n == 0:
-        return "No image looks like none of these classes."
+        return f"No {noun} looks like none of these classes."
     look, them = ("looks", "it") if n == 1 else ("look", "them")
     return (
-        f"{count(n, 'image')} {look} like none of these classes: "
+        f"{count(n, noun)} {look} like none of these classes: "
         f"sort by none_of_these to see {them} first."
     )
 

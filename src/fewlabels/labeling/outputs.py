@@ -274,7 +274,8 @@ def to_label_studio(rows: Sequence[LabelRow], *, prefix: str) -> bytes:
     """Tasks for Label Studio's import, `<Choices name="label" toName="image">`.
 
     Labels of the model become predictions, its guesses where it abstains too; those that a person
-    or a file gave, annotations.
+    or a file gave, annotations. Who decided is told beside the image: `completed_by` would have to
+    be a user whom Label Studio knows.
 
     Args:
         rows: Rows without a label and a guess become tasks without either.
@@ -285,7 +286,8 @@ def to_label_studio(rows: Sequence[LabelRow], *, prefix: str) -> bytes:
 
 
 def _task(row: LabelRow, prefix: str) -> dict[str, Any]:
-    task: dict[str, Any] = {"data": {"image": prefix + quote(row.path)}}
+    about = {"person": row.person} if row.person else {}  # a column of Label Studio's table
+    task: dict[str, Any] = {"data": {"image": prefix + quote(row.path), **about}}
     if label := row.label or row.guess:
         choice = {
             "from_name": "label",

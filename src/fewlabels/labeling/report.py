@@ -78,7 +78,7 @@ def build_report(
 ) -> str:
     """The page as text; `link` is the address of the file of all labels."""
     score = None if truth is None else outcome.score(truth)
-    unscored = [] if truth is None else outcome.unscored(truth).describe().splitlines()
+    unscored = [] if truth is None else _unscored(outcome, truth)
     parts = {
         "title": _text(outcome.inputs.collection.title),
         "facts": _facts(outcome, score),
@@ -111,6 +111,10 @@ def _made(command: str, link: str) -> str:
     return f'<p class="note">{" ".join(parts)}</p>' if parts else ""
 
 
+def _unscored(outcome: Outcome, truth: Mapping[str, str]) -> list[str]:
+    return outcome.unscored(truth).describe(outcome.inputs.collection.noun).splitlines()
+
+
 def _number(text: str) -> str:
     return f'<td class="number">{text}</td>'
 
@@ -118,7 +122,7 @@ def _number(text: str) -> str:
 def _facts(outcome: Outcome, score: Score | None) -> str:
     found = outcome.summary()
     facts = [
-        (f"{found['images']:,}", "images"),
+        (f"{found['images']:,}", f"{outcome.inputs.collection.noun}s"),
         (str(len(outcome.class_names)), "classes"),
         (f"{found['given']:,}", "labels given"),
         (f"{found['labelled']:,}", "labels found"),
@@ -180,9 +184,10 @@ def _proportions(outcome: Outcome, score: Score | None) -> str:
             f'<td class="bar">{meter}</td></tr>'
         )
     what = "not doubtful" if score is None else "found right"
+    noun = outcome.inputs.collection.noun
     columns = "".join(
         f'<th scope="col" class="number">{head}</th>'
-        for head in ("images", "probably", "given", "doubtful", what)
+        for head in (f"{noun}s", "probably", "given", "doubtful", what)
     )
     return (
         f'<table class="sizes"><thead><tr><th scope="col">class</th>{columns}'
@@ -245,10 +250,10 @@ def _people(outcome: Outcome) -> str:
         figures.append(f'<figure title="{_text(each.path)}">{picture}{caption}</figure>')
     of = f" {N_SUGGESTED} of {len(shown):,} are shown." if len(shown) > N_SUGGESTED else ""
     words = (
-        f"{count(len(shown), 'image')} decided differently; the label that counts is in bold.{of}"
+        f"{count(len(shown), 'item')} decided differently; the label that counts is in bold.{of}"
     )
     return (
-        f'<section><h2>People</h2><p class="note">Images decided: {people}. Kappa is agreement '
+        f'<section><h2>People</h2><p class="note">Decided: {people}. Kappa is agreement '
         "beyond chance: 1 is perfect, 0 is chance. It is a fair measure only if nobody saw the "
         "labels of the other.</p>"
         f'<table><thead><tr><th scope="col">people</th>{heads}</tr></thead><tbody>{rows}</tbody>'
@@ -292,7 +297,7 @@ def _pairs(outcome: Outcome, truth: Mapping[str, str]) -> str:
         if wrong:
             first, last = sorted((item.label, second))
             found.setdefault((first, last), []).append(row)
-    total, kind = sum(map(len, found.values())), "error" if truth else "doubtful image"
+    total, kind = sum(map(len, found.values())), "error" if truth else "doubtful label"
     parts = []
     for pair in sorted(found, key=lambda each: -len(found[each]))[:MOST_PAIRS]:
         rows = found[pair]
@@ -301,7 +306,7 @@ def _pairs(outcome: Outcome, truth: Mapping[str, str]) -> str:
     if not parts:
         return ""
     return (
-        '<section><h2>Confused most</h2><p class="note">Label more images of these classes, or '
+        '<section><h2>Confused most</h2><p class="note">Label more of these classes, or '
         f'merge them if they are the same to you.</p><div class="pairs">{"".join(parts)}</div>'
         "</section>"
     )
@@ -333,7 +338,7 @@ def _reliability(outcome: Outcome, truth: Mapping[str, str]) -> str:
                 f"{_number(f'{percent(mean)}')}{_number(f'{percent(part)}')}</tr>"
             )
     columns = "".join(
-        f'<th scope="col" class="number">{head}</th>' for head in ("images", "mean", "right")
+        f'<th scope="col" class="number">{head}</th>' for head in ("labels", "mean", "right")
     )
     return (
         '<section><h2>Confidence and truth</h2><p class="note">Labels should be right as often as '
@@ -417,10 +422,11 @@ def _outliers(outcome: Outcome) -> str:
     if probabilities is None:
         return ""
     found, heading = outcome.outliers, "<h2>Perhaps none of these</h2>"
+    noun = outcome.inputs.collection.noun
     if not found:
-        return f'<section>{heading}<p class="note">{describe_outliers(0)}</p></section>'
+        return f'<section>{heading}<p class="note">{describe_outliers(0, noun)}</p></section>'
     note = (
-        "These images probably belong to none of the classes, the most probable first. "
+        f"These {noun}s probably belong to none of the classes, the most probable first. "
         "Below each: this probability, and the label that it got."
     )
     if len(found) > MOST_OUTLIERS:
@@ -536,7 +542,9 @@ def _map(outcome: Outcome) -> str:
         )
     pictures = _mosaic(collection, chosen.tolist())
     style = f"<style>.map b::after{{background-image:url({pictures})}}</style>" if pictures else ""
-    words = f"{len(chosen):,} of {n:,} images as points" if len(chosen) < n else "Images as points"
+    noun = collection.noun
+    words = f"{len(chosen):,} of {n:,}" if len(chosen) < n else "All"
+    words += f" {noun}s as points"
     return f'{style}<div class="map" role="img" aria-label="{words}">{"".join(marks)}</div>'
 
 

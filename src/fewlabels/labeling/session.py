@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fewlabels.data.bursts import find_bursts
 from fewlabels.errors import FewLabelsError, InputError
 from fewlabels.features import read_features
 from fewlabels.features.extraction import Progress
@@ -100,14 +99,17 @@ class Session:
         n, report = len(self.collection), on_progress or (lambda _: None)
         report(Progress("compare", 0, n))
         self.vectors = prepare(
-            self.collection.features, method=method, settings=settings, dataset=dataset
+            self.collection.features,
+            method=method,
+            settings=settings,
+            dataset=dataset,
+            bursts=lambda: self.collection.bursts,
         )
         report(Progress("compare", n, n))
         self._lock = threading.Lock()  # one decision at a time
         self._told = Told(self.collection)
         self._placing = threading.Lock()
         self._places: NDArray[np.float32] | None = None
-        self._bursts: NDArray[np.int64] | None = None
         self._wake, self._stop = threading.Event(), threading.Event()
         # Versions of an earlier server, which an open page may still have, are others; no clock
         # tells, which may have been set back meanwhile.
@@ -281,14 +283,10 @@ class Session:
         return order, np.minimum(cosines[order], 1)
 
     def burst(self, row: int) -> list[int]:
-        """The rows of the burst of an item; times are read when first asked for."""
+        """The rows of the burst of an item."""
         self._names_of([row])
-        with self._placing:
-            if self._bursts is None:
-                images = self.collection.images
-                paths = [None] * len(self.collection) if images is None else images.paths
-                self._bursts = find_bursts(paths)
-        return [int(each) for each in np.flatnonzero(self._bursts == self._bursts[row])]
+        bursts = self.collection.bursts
+        return [int(each) for each in np.flatnonzero(bursts == bursts[row])]
 
     def search(self, words: str) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """The rows most similar to words, and their cosines, (n,) each."""

@@ -35,6 +35,19 @@ def connect(pairs: NDArray[np.int64], n: int) -> NDArray[np.int64]:
     return np.asarray(connected_components(graph, directed=False)[1], dtype=np.int64)
 
 
+def join_groups(*groups: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Groups whose rows are together in any of these groups, or through others, (N,) each -> (N,).
+
+    >>> join_groups(np.array([5, 5, 7, 8]), np.array([0, 1, 1, 2])).tolist()
+    [0, 0, 0, 1]
+    """
+    n, pairs = len(groups[0]), []
+    for each in groups:
+        _, first, unit = np.unique(each, return_index=True, return_inverse=True)
+        pairs.append(np.stack([np.arange(n), first[unit]]))
+    return connect(np.concatenate(pairs, axis=1), n)
+
+
 def near_groups(
     x: NDArray[np.floating[Any]], candidates: NDArray[np.int64], *, near: float
 ) -> NDArray[np.int64]:

@@ -61,14 +61,15 @@ class Exported(NamedTuple):
     counts: dict[str, int]  # items by split; "" where there are no splits
     n_similar: int  # items that were kept together with others like them; 0 without splits
     remarks: tuple[str, ...]
+    noun: str = "image"  # what a message calls an item
 
     def describe(self) -> str:
-        """One line: how many images, and in which splits.
+        """One line: how many items, and in which splits.
 
         >>> Exported(Path("out"), {"train": 8, "test": 2}, 3, ()).describe()
         '10 images written to out: train 8, test 2; 3 similar ones were not divided.'
         """
-        total = f"{count(sum(self.counts.values()), 'image')} written to {self.output}"
+        total = f"{count(sum(self.counts.values()), self.noun)} written to {self.output}"
         named = ", ".join(f"{split} {n:,}" for split, n in self.counts.items() if split)
         similar = f"; {self.n_similar:,} similar ones were not divided" if self.n_similar else ""
         return f"{total}{': ' if named else ''}{named}{similar}."
@@ -138,7 +139,8 @@ def export_labels(
     check_abstain(abstain)
     found = find_items(source, labels=labels, photos=photos, class_from=class_from)
     _check_output(output, found.root)
-    items, remarks = _choose(form, found.items, abstain)
+    noun = "row" if found.root is None else "image"
+    items, remarks = _choose(form, found.items, abstain, noun)
     n_similar = 0
     if fractions:
         features = None
@@ -147,10 +149,10 @@ def export_labels(
             features = found.features(items, extraction)
         items, sizes = _split(items, fractions, features, near=near, burst=burst, seed=seed)
         n_similar = int(sizes[sizes > 1].sum())
-        remarks += _remark_splits(items, fractions)
+        remarks += _remark_splits(items, fractions, noun)
         if sizes.max() > MOST_IN_GROUP * sizes.sum():
             remarks.append(
-                f"{sizes.max():,} of {sizes.sum():,} images are similar to one another and were "
+                f"{sizes.max():,} of {sizes.sum():,} {noun}s are similar to one another and were "
                 f"not divided. Raise near={near:g} if they show different things."
             )
     elif form.always_split:
@@ -185,7 +187,7 @@ def export_labels(
             f"not allow the name: {shown}."
         )
     by_split = {split: counts[split] for split in data.splits}
-    return Exported(output, by_split, n_similar, (*found.remarks, *remarks))
+    return Exported(output, by_split, n_similar, (*found.remarks, *remarks), noun)
 
 
 class Found(NamedTuple):
@@ -312,7 +314,9 @@ def _files(images: ImageSet) -> dict[str, Path]:
     return {name: path for name, path in paths.items() if path is not None}
 
 
-def _choose(form: Format, items: list[Item], abstain: float) -> tuple[list[Item], list[str]]:
+def _choose(
+    form: Format, items: list[Item], abstain: float, noun: str
+) -> tuple[list[Item], list[str]]:
     """The items that a format can write, and remarks about the others."""
     kept = [item._replace(guess=item.label) if item.is_predicted else item for item in items]
     kept = [
@@ -325,7 +329,7 @@ def _choose(form: Format, items: list[Item], abstain: float) -> tuple[list[Item]
     if not labelled:
         raise InputError(
             "there are no labels to export. Give labels=FILE.csv with columns path and label, "
-            "or label the images first with `fewlabels label` or `fewlabels serve`."
+            "or label them first with `fewlabels label` or `fewlabels serve`."
         )
     remarks = []
     if form.needs_pictures:
@@ -342,7 +346,7 @@ def _choose(form: Format, items: list[Item], abstain: float) -> tuple[list[Item]
     if form.lists_unlabelled:
         return kept, remarks
     if n_without := sum(not item.label for item in kept):
-        remarks.append(f"{count(n_without, 'image')} without a label left out.")
+        remarks.append(f"{count(n_without, noun)} without a label left out.")
     return labelled, remarks
 
 
@@ -375,7 +379,7 @@ def _split(
     return found, np.bincount(groups)
 
 
-def _remark_splits(items: list[Item], fractions: dict[str, float]) -> list[str]:
+def _remark_splits(items: list[Item], fractions: dict[str, float], noun: str) -> list[str]:
     """Remarks about classes that are not in every split."""
     classes = {item.label for item in items if item.label}
     remarks = []
@@ -384,8 +388,8 @@ def _remark_splits(items: list[Item], fractions: dict[str, float]) -> list[str]:
         if lacking:
             shown = listing(lacking, most=MOST_SHOWN)
             remarks.append(
-                f"{count(len(lacking), 'class', 'classes')} not in {split}, with too few images "
-                f"or groups of similar images to divide: {shown}."
+                f"{count(len(lacking), 'class', 'classes')} not in {split}, with too few {noun}s "
+                f"or groups of similar {noun}s to divide: {shown}."
             )
     return remarks
 

@@ -2,7 +2,7 @@
 
 README.md                     the card: classes, splits, counts
 train/CLASS/picture           also validation/ and test/
-train/metadata.csv            file_name, label, confidence, origin, source
+train/metadata.csv            file_name, label, confidence, origin, person, source
 """
 
 import csv
@@ -23,9 +23,10 @@ def write_hf(folder: Path, data: Dataset) -> None:
         items = data.of(split)
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(("file_name", "label", "confidence", "origin", "source"))
+        writer.writerow(("file_name", "label", "confidence", "origin", "person", "source"))
         for item, name in zip(items, place_in_folders(folder / split, data, items), strict=True):
-            writer.writerow((name, item.label, item.confidence, item.origin, item.path))
+            about = (item.confidence, item.origin, item.person, item.path)
+            writer.writerow((name, item.label, *about))
         (folder / split / "metadata.csv").write_bytes(text.getvalue().encode())
     (folder / "README.md").write_bytes(_card(data).encode())
 
@@ -54,7 +55,8 @@ def _card(data: Dataset) -> str:
             "",
             f"{n:,} images, {len(data.class_names):,} classes. {n_given:,} labels were given by "
             f"people, {n - n_given:,} found by fewlabels from them; `origin` and `confidence` tell "
-            "which, `source` is the path where the image came from.",
+            "which, `person` who decided, `source` is the path where the image came from. Labels "
+            'are names; `load_dataset(...).class_encode_column("label")` numbers them.',
             "",
             *(f"| {' | '.join(cells)} |" for cells in table),
             "",

@@ -8,10 +8,10 @@ from fewlabels.labeling.outputs import LabelRow, to_label_studio
 
 def write_tasks(folder: Path, data: Dataset) -> None:
     """Write tasks.json, one task per item, those without a label included."""
-    rows = [
-        LabelRow(item.path, item.label, item.confidence, "", 0.0, item.origin, guess=item.guess)
-        for item in data.items
-    ]
+    rows = []
+    for item in data.items:
+        row = LabelRow(item.path, item.label, item.confidence, "", 0.0, item.origin)
+        rows.append(row._replace(guess=item.guess, person=item.person))
     (folder / "tasks.json").write_bytes(to_label_studio(rows, prefix=data.prefix))
 
 
