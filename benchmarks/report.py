@@ -445,9 +445,9 @@ def presence_part(report: dict[str, Any]) -> list[str]:
         "",
         "`benchmarks/rivals.py presence`: accuracy in % at 1 / 5 shots. The first four columns: "
         "novel classes of CIFAR-FS, own WRN, 75 queries in 5 ways and 60 in 20; the last: CUB, own "
-        "ResNet18, 150 queries in 50 ways. Intervals are up to ± 1 point; where they are wider, "
-        "the number of episodes is in brackets. A dash: about one second per episode or more. "
-        "`am` and `alpha-am` were not measured here.",
+        "ResNet18, 150 queries in 50 ways. With the 95 % interval and, in brackets, the number of "
+        "episodes: as many as bring the interval to ± 1 point, or as six seconds of one processor "
+        "allow. A dash: more than one second per episode.",
         "",
         f"| method | {' | '.join(regimes)} |",
         "|---|" + "--:|" * len(regimes),
@@ -459,8 +459,7 @@ def presence_part(report: dict[str, Any]) -> list[str]:
             texts = [
                 "–"
                 if row["accuracy"] is None or row["n_episodes"] < LEAST
-                else f"{row['accuracy']:.1f}"
-                + (f" ({row['n_episodes']})" if row["ci95"] > 1 else "")
+                else f"{row['accuracy']:.1f} ± {row['ci95']:.1f} ({row['n_episodes']:,})"
                 for row in found
             ]
             cells.append(" / ".join(texts))
