@@ -427,13 +427,34 @@ def order_part(report: dict[str, Any]) -> list[str]:
             f"{(one['ms_per_episode'] + five['ms_per_episode']) / 2:.1f} | {counts} |"
         )
     why = report["why_not"]
-    lines += [
+    lines += ["", "Where an order is not the published one, how ours differs:", ""]
+    lines += [f"- {name}: {why[name]}" for name in dict.fromkeys(broken)]
+    return [*lines, *reason_table(report.get("reasons", []))]
+
+
+def reason_table(rows: list[dict[str, Any]]) -> list[str]:
+    """What changes where one thing of a method is changed, from benchmarks/results/rivals.json."""
+    lines = [
         "",
-        "Where an order is not the published one, this is how ours differs from the published "
-        "setting (whether that is the cause was not shown):",
+        "`benchmarks/rivals.py reasons`: methods whose order is the opposite in some cell, with "
+        "one thing changed. Differences to PT+NCM in points on the same 1,000 episodes, with the "
+        "95 % interval.",
         "",
+        "| method | what | episodes | backbone | 1 shot | 5 shots |",
+        "|---|---|---|---|--:|--:|",
     ]
-    return [*lines, *(f"- {name}: {why[name]}" for name in dict.fromkeys(broken))]
+    for key in dict.fromkeys((row["method"], row["backbone"]) for row in rows):
+        found = [row for row in rows if (row["method"], row["backbone"]) == key]
+        cells = [
+            next((row["difference_to_ncm"] for row in found if row["n_shot"] == shots), None)
+            for shots in (1, 5)
+        ]
+        texts = ["–" if cell is None else f"{cell[0]:+.2f} ± {cell[1]:.2f}" for cell in cells]
+        kind = "balanced" if found[0]["queries"] == "15" else "Dirichlet(2)"
+        lines.append(
+            f"| {found[0]['name']} | {found[0]['what']} | {kind} | {key[1]} | {' | '.join(texts)} |"
+        )
+    return lines
 
 
 def presence_part(report: dict[str, Any]) -> list[str]:
@@ -446,7 +467,7 @@ def presence_part(report: dict[str, Any]) -> list[str]:
         "`benchmarks/rivals.py presence`: accuracy in % at 1 / 5 shots. The first four columns: "
         "novel classes of CIFAR-FS, own WRN, 75 queries in 5 ways and 60 in 20; the last: CUB, own "
         "ResNet18, 150 queries in 50 ways. With the 95 % interval and, in brackets, the number of "
-        "episodes: as many as bring the interval to ± 1 point, or as six seconds of one processor "
+        "episodes: as many as bring the interval to ± 1 point, or as four seconds of one processor "
         "allow. A dash: more than one second per episode.",
         "",
         f"| method | {' | '.join(regimes)} |",
