@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from fewlabels.evaluation.leaderboard import FEWER, N_TRIED, SLOW
+
 HERE = Path(__file__).parent
 TITLES = {
     "ncm": "PT+NCM",
@@ -380,6 +382,8 @@ def oracle_part(report: dict[str, Any]) -> list[str]:
     return lines
 
 
+BOARD = ("balanced", "Dirichlet(2)", "2 of 5")  # the regimes of the leaderboard
+N_BOARD = 200  # its episodes per cell
 LEAST = 5  # episodes of a cell that is shown
 SAME = 0.5  # points; two accuracies that are nearer count as equal in the order of methods
 
@@ -485,7 +489,21 @@ def presence_part(report: dict[str, Any]) -> list[str]:
             ]
             cells.append(" / ".join(texts))
         lines.append(f"| {name} | {' | '.join(cells)} |")
-    return lines
+    return [*lines, "", leaderboard_time(rows)]
+
+
+def leaderboard_time(rows: list[dict[str, Any]]) -> str:
+    """What `fewlabels leaderboard` takes, by the times of its kinds of episodes in the table."""
+    times = [row["ms_per_episode"] for row in rows if row["regime"] in BOARD]
+    episodes = [N_TRIED + (N_BOARD // FEWER if each > SLOW else N_BOARD) for each in times]
+    total = sum(n * each for n, each in zip(episodes, times, strict=True)) / 1000
+    return (
+        f"`fewlabels leaderboard` runs the first three columns, {N_BOARD} episodes per cell and a "
+        f"tenth of them for methods above {SLOW:g} ms, after {N_TRIED} that tell the time. By the "
+        f"processor times per episode measured here (one thread, a loaded machine), "
+        f"{len(times)} cells take {total:.0f} seconds of one processor; the bar is 600 seconds on "
+        "two. The sum leaves out the start of Python and compilation (about two minutes, once)."
+    )
 
 
 def sizes_part(report: dict[str, Any]) -> list[str]:

@@ -27,7 +27,7 @@ class CalibrationConstants:
     temperature_count: int = 43  # temperatures tried: 0.5 to 3.9
     balanced_temperature: float = 1.7  # median of the prior where classes are equally large
     free_temperature: float = 2.3  # median of the prior where class sizes were fitted too
-    log_spread: float = 0.25  # standard deviation of the log; five labels per class say little
+    log_spread: float = 0.4  # standard deviation of the log; five labels per class say little
     mass_floor: float = (
         1e-6  # class proportion times classes; keeps the log of an empty class finite
     )
