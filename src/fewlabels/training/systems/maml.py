@@ -3,10 +3,11 @@
     w_0 = w,   w_(t+1) = w_t - inner_lr * gradient of CE(support; w_t),   t = 0 .. inner_steps - 1
     loss(w) = CE(queries; w_T)
 
-w are the weights of the backbone and of a linear head with n_way outputs, which starts at zero. The gradient of the loss
-goes through the inner gradients (second order) or takes them as constants (`first_order`).
-Batch norms use the statistics of their batch, in training and in tests: the support's in the inner
-steps, the queries' at the end. So queries of an episode are labelled together.
+w are the weights of the backbone and of a linear head with n_way outputs, which starts at zero.
+The gradient of the loss goes through the inner gradients (second order) or takes them as constants
+(`first_order`). Batch norms use the statistics of their batch, in training and in tests: the
+support's in the inner steps, the queries' at the end. So queries of an episode are labelled
+together.
 """
 
 from collections.abc import Callable
