@@ -206,7 +206,7 @@ async function poll() {
 async function sendAgain() {
   const { key } = await api.getProject();
   const waiting = unsent.splice(0);
-  if (key !== page.project.key) return location.reload(); // other images: numbers mean others now
+  if (key !== page.project.key) return api.startAgain(waiting.length);
   for (const [send, then] of waiting) submit(send, then);
 }
 
