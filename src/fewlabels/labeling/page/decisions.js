@@ -217,4 +217,5 @@ export function trouble(words) {
   const waiting = unsent.length ? ` ${number(unsent.length)} ${unsent.length === 1 ? "decision is" : "decisions are"} not saved yet and will be sent then.` : " All your decisions are saved.";
   $("trouble").textContent = words && words + waiting;
   $("trouble").hidden = !words;
+  document.body.style.setProperty("--below", `${Math.ceil($("trouble").getBoundingClientRect().height)}px`); // it covers nothing
 }
