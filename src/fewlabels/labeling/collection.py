@@ -82,9 +82,9 @@ class Collection:
 
     @property
     def key(self) -> str:
-        """16 hex digits that change with the features and the position of any item, not with labels.
+        """16 hex digits that change with the features and with the position of any item.
 
-        A project that was just begun from labelled images has it when it is opened again, too.
+        Not with labels: a project begun from labelled images keeps it when it is opened again.
         """
         return short_hash("\0".join(self.names).encode(), np.ascontiguousarray(self.features).data)
 
