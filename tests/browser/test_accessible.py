@@ -58,6 +58,8 @@ def test_every_view_and_dialog_of_the_page(project, serve, visit, scheme, size):
     look("decided")
     page.keyboard.press("o")
     look("large")
+    page.keyboard.press("z")
+    look("full size")
     page.keyboard.press("Escape")
     page.keyboard.press("m")
     page.wait_for_function("() => document.querySelector('#pinned-title').innerText[0] === 'L'")
@@ -65,6 +67,9 @@ def test_every_view_and_dialog_of_the_page(project, serve, visit, scheme, size):
     for view in ("check", "yours", "map"):
         page.evaluate("view => document.querySelector(`[data-view=${view}]`).click()", view)
         look(view)
+    page.evaluate("import('/page/map.js').then(({ setLasso }) => setLasso([0, 1, 2]))")
+    page.wait_for_selector('.tile[aria-selected="true"]')
+    look("lasso")
     page.evaluate("document.querySelector('#outliers').click()")
     look("outliers")
     page.evaluate("document.querySelector('[data-view=class]').click()")

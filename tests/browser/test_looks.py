@@ -337,7 +337,15 @@ def test_the_banner_covers_no_tool_and_says_what_is_saved(project, serve, visit)
     banner = box(page, "#trouble")
     for tool in ("#undo", "#download", "#track", "#estimate", "#pinned-title"):
         assert not overlap(banner, box(page, tool)), tool
+    for tool in ("#start", "#grid", "#inspector", "#toast"):  # nor what is below
+        assert not overlap(banner, box(page, tool)), tool
     said = page.inner_text("#trouble")
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.keyboard.press("Enter")
+    page.wait_for_function(
+        "() => ['#trouble', '#confirm'].map((each) => document.querySelector(each)"
+        ".getBoundingClientRect()).reduce((banner, button) => banner.top >= button.bottom)"
+    )
     assert "1 decision is not saved yet" in said
     assert "Start it again: this page then goes on" in said
     page.close()

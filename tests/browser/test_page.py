@@ -135,6 +135,31 @@ def test_nothing_is_lost_when_the_server_is_killed(project, serve_apart, visit):
     page.complaints.clear()
 
 
+def test_nothing_is_lost_when_the_server_that_begins_a_project_is_killed(
+    tmp_path, serve_apart, visit
+):
+    """Whoever opens the project again has the same images under the same numbers."""
+    rng = np.random.default_rng(0)
+    labels = np.full(60, -1)
+    labels[:6] = np.arange(6) % 3
+    features = 4 * np.eye(3)[np.arange(60) % 3] + rng.uniform(size=(60, 3))
+    file, project = tmp_path / "fruit.safetensors", tmp_path / "fruit.fewlabels"
+    FeatureSet.from_arrays(features, labels, ["apple", "leek", "plum"]).save(file)
+    server = serve_apart(file, "--no-open")
+    page = visit(server.address)
+    wait_saved(page)
+    assert count(page, "yours") == 6
+    lost, label = focused(page)[:2]
+    server.kill()
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#trouble:not([hidden])")
+    serve_apart(file, "--no-open")
+    wait_sent(page, 7)
+    wait_saved(page)
+    assert in_database(project)[0][lost].label == label
+    page.complaints.clear()  # the browser notes the refused connection
+
+
 def test_from_the_first_label_on(project, serve, visit):
     with Project.open(project, write=True) as empty:
         empty.journal.decide(dict.fromkeys(empty.journal.current), origin="person")

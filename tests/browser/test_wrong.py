@@ -84,6 +84,8 @@ def test_a_window_from_before_images_were_deleted_decides_nothing(project, serve
     page.keyboard.press("Enter")
     page.wait_for_function("() => !window.before && document.querySelector('.tile')")  # it reloads
     assert origins(project) == []
+    said = page.wait_for_function("() => document.querySelector('#toast').textContent").json_value()
+    assert said == ("The images of the project changed. One decision was not saved: decide again.")
     page.context.unroute_all()
     settled(page)
     name, label, _ = focused(page)

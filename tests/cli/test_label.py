@@ -613,16 +613,29 @@ def test_a_path_that_does_not_exist_is_refused_before_torch_is_imported():
     code = """
 import sys
 from fewlabels.cli import app
-for command in ("label", "serve", "next"):
+place = "/no/such/place"
+commands = [[name, place] for name in (
+    "label", "serve", "next", "doctor", "evaluate", "tune", "leaderboard", "extract", "check"
+)]
+commands += [
+    ["tune", sys.executable, "--novel", place],
+    ["evaluate", sys.executable + "+" + place],
+    ["predict", place, "--model", sys.executable],
+    ["watch", place, "--model", sys.executable],
+    ["export", place, "--to", "csv", "-o", "out"],
+    ["train", place, "-o", "out"],
+    ["data", "check", place],
+]
+for command in commands:
     try:
-        app([command, "/no/such/place"], standalone_mode=False)
+        app(command, standalone_mode=False)
     except BaseException as error:
         assert getattr(error, "exit_code", None) == 2, error
 assert "torch" not in sys.modules
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert done.stderr.count("/no/such/place does not exist.") == 3
+    assert done.stderr.count("/no/such/place does not exist.") == 16
 
 
 def test_export(here, photos, tmp_path):

@@ -68,6 +68,19 @@ def command_line() -> str:
     return shlex.join(["fewlabels", *sys.argv[1:]])
 
 
+def require_path(path: Path) -> None:
+    """Refuse a path that does not exist, before anything heavy is imported."""
+    if not path.exists():
+        raise InputError(f"{path} does not exist. Check the path for typos.")
+
+
+def require_features(path: Path | None) -> None:
+    """The same for features, which may be A+B, two files side by side."""
+    if path is not None and not path.exists():
+        for part in str(path).split("+"):
+            require_path(Path(part))
+
+
 def load_features(path: Path | None, *, per_class: int | None) -> "FeatureSet":
     """Features of a file; the embedded ones if no file is given."""
     return load_several([path], per_class=per_class)[0]

@@ -9,7 +9,14 @@ import typer
 from typer import Option
 
 from fewlabels.cli import options
-from fewlabels.cli.console import describe_features, fit, load_features, progress_bar, say
+from fewlabels.cli.console import (
+    describe_features,
+    fit,
+    load_features,
+    progress_bar,
+    require_features,
+    say,
+)
 from fewlabels.errors import InputError
 from fewlabels.io.words import percent
 
@@ -37,6 +44,7 @@ def doctor_command(
 
     fewlabels doctor features.safetensors --reliability reliability.png
     """
+    require_features(features)
     from fewlabels.evaluation.checkup import TRIED, check_reliability, check_up
     from fewlabels.evaluation.draw_reliability import draw_reliability
     from fewlabels.evaluation.plots import can_draw

@@ -8,7 +8,7 @@ import typer
 from typer import Option
 
 from fewlabels.cli import console, options
-from fewlabels.cli.console import print_table, progress_bar, say
+from fewlabels.cli.console import print_table, progress_bar, require_features, say
 from fewlabels.errors import InputError
 
 
@@ -71,6 +71,8 @@ def evaluate_command(
     """
     if markdown + latex + as_json > 1:
         raise InputError("give one of --markdown, --latex and --json, not several.")
+    if features is not None and (features.suffix or len(features.parts) > 1):
+        require_features(features)  # a bare word may be a method, see below
     from fewlabels.evaluation import tables
     from fewlabels.evaluation.comparison import compare_results
     from fewlabels.evaluation.draw_imbalance import draw_imbalance

@@ -9,7 +9,8 @@ from typer import Argument, Option
 
 from fewlabels.cli import options
 from fewlabels.cli.arguments import say_remark
-from fewlabels.cli.label import Abstain, Backbone, require_path, resumable
+from fewlabels.cli.console import require_path
+from fewlabels.cli.label import Abstain, Backbone, resumable
 from fewlabels.cli.options import GroupedCommand
 from fewlabels.errors import InputError
 

@@ -10,7 +10,7 @@ import typer
 from typer import Argument, Option
 
 from fewlabels.cli import console, options
-from fewlabels.cli.console import ProgressBar, say
+from fewlabels.cli.console import ProgressBar, require_path, say
 from fewlabels.errors import FileFormatError, InputError, unknown_choice
 from fewlabels.io.words import listing, split_names
 
@@ -100,6 +100,7 @@ def extract_command(
 
     fewlabels extract cifar-fs --dataset cifar-fs --backbone wrn28-10 --weights backbone.safetensors
     """
+    require_path(images)
     from fewlabels.features import FeatureStore, extract
     from fewlabels.features.storage import ENCODINGS
     from fewlabels.io.files import make_folder

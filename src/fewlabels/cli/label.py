@@ -13,9 +13,8 @@ from typer import Argument, Option
 
 from fewlabels.cli import options
 from fewlabels.cli.arguments import say_remark
-from fewlabels.cli.console import command_line, end_interrupted, fit, say
+from fewlabels.cli.console import command_line, end_interrupted, fit, require_path, say
 from fewlabels.cli.extract import ExtractionBar
-from fewlabels.errors import InputError
 
 if TYPE_CHECKING:
     from fewlabels.labeling.outcome import Outcome
@@ -315,12 +314,6 @@ def next_command(
         if names:
             typer.echo("\n".join(names))
         say(advice)
-
-
-def require_path(path: Path) -> None:
-    """Refuse a path that does not exist, before anything heavy is imported."""
-    if not path.exists():
-        raise InputError(f"{path} does not exist. Check the path for typos.")
 
 
 @contextmanager

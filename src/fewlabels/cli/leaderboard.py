@@ -8,7 +8,7 @@ import typer
 from typer import Option
 
 from fewlabels.cli import console, options
-from fewlabels.cli.console import print_table, progress_bar, say
+from fewlabels.cli.console import print_table, progress_bar, require_features, say
 from fewlabels.errors import InputError
 
 
@@ -58,6 +58,7 @@ def leaderboard_command(
     """
     if markdown and as_json:
         raise InputError("give one of --markdown and --json, not both.")
+    require_features(features)
     from fewlabels.evaluation.folder import to_json
     from fewlabels.evaluation.leaderboard import (
         QUERIES,

@@ -8,8 +8,7 @@ import typer
 from typer import Argument, Option
 
 from fewlabels.cli import options
-from fewlabels.cli.console import say
-from fewlabels.cli.label import require_path
+from fewlabels.cli.console import require_path, say
 
 
 def merge_command(

@@ -9,6 +9,7 @@ from typer import Argument
 
 from fewlabels.cli import options
 from fewlabels.cli.arguments import say_remark
+from fewlabels.cli.console import require_path
 from fewlabels.cli.label import Abstain
 
 
@@ -32,6 +33,8 @@ def predict_command(
 
     fewlabels predict new.jpg --model groceries.safetensors
     """
+    for path in (model, *images):
+        require_path(path)
     from fewlabels.labeling.outputs import to_csv
     from fewlabels.labeling.predict import predict_images
 

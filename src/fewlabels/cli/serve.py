@@ -10,8 +10,8 @@ from typer import Argument, Option
 
 from fewlabels.cli import options
 from fewlabels.cli.arguments import say_remark
-from fewlabels.cli.console import say
-from fewlabels.cli.label import Backbone, BatchSize, Method, NumWorkers, require_path, resumable
+from fewlabels.cli.console import require_path, say
+from fewlabels.cli.label import Backbone, BatchSize, Method, NumWorkers, resumable
 from fewlabels.errors import FileFormatError
 
 if TYPE_CHECKING:

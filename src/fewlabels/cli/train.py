@@ -10,7 +10,7 @@ import typer
 from typer import Argument, Option
 
 from fewlabels.cli import options
-from fewlabels.cli.console import command_line, say, saying_warnings
+from fewlabels.cli.console import command_line, require_path, say, saying_warnings
 from fewlabels.cli.extract import ExtractionBar, read_image_set
 from fewlabels.errors import InputError
 
@@ -91,6 +91,7 @@ def train_command(
 
     fewlabels train cifar-fs --dataset cifar-fs --recipe protonet --output runs/p --evaluate novel
     """
+    require_path(images)
     from fewlabels.io.files import held
     from fewlabels.training.episodic import EpisodicRecipe, load_recipe
     from fewlabels.training.progress import reporting

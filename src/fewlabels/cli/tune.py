@@ -8,7 +8,7 @@ import typer
 from typer import Argument, Option
 
 from fewlabels.cli import console, options
-from fewlabels.cli.console import print_table, progress_bar, say
+from fewlabels.cli.console import print_table, progress_bar, require_features, say
 
 NOVEL = "novel"  # as a FeatureSet's provenance calls the split
 WARNING = (
@@ -77,6 +77,8 @@ def tune_command(
 
     fewlabels evaluate novel.npy --per-class 600 --settings tuned/settings.toml
     """
+    require_features(features)
+    require_features(novel)
     from fewlabels.evaluation.curves import Tuning
     from fewlabels.evaluation.folder import TUNING, open_folder, to_json
     from fewlabels.evaluation.plots import can_draw, draw_curves

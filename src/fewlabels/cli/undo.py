@@ -9,7 +9,7 @@ from typer import Argument, Option
 
 from fewlabels.cli import options
 from fewlabels.cli.arguments import say_remark
-from fewlabels.cli.label import require_path
+from fewlabels.cli.console import require_path
 
 
 def move_command(

@@ -10,8 +10,8 @@ import typer
 from typer import Option
 
 from fewlabels.cli import options
-from fewlabels.cli.console import end_interrupted, say
-from fewlabels.cli.label import Abstain, require_path
+from fewlabels.cli.console import end_interrupted, require_path, say
+from fewlabels.cli.label import Abstain
 
 
 def watch_command(

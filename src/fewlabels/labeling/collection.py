@@ -83,8 +83,11 @@ class Collection:
 
     @property
     def key(self) -> str:
-        """Sixteen hex digits that change with the features and with the position of any item."""
-        return short_hash("\0".join((self.fingerprint, *self.names)).encode())
+        """16 hex digits that change with the features and with the position of any item.
+
+        Not with labels: a project begun from labelled images keeps it when it is opened again.
+        """
+        return short_hash("\0".join(self.names).encode(), np.ascontiguousarray(self.features).data)
 
     def number(self, labels: Mapping[str, str], class_names: Sequence[str]) -> NDArray[np.int64]:
         """Labels by name as class numbers of all rows, (N,): -1 where there is no label.

@@ -5,7 +5,8 @@ const token = document.querySelector('meta[name="fewlabels-token"]').content;
 export class Refused extends Error {}
 class Unreachable extends Error {}
 
-async function ask(path, options = {}) {
+// nDecisions: how many decisions are lost if the request is refused because the images are others.
+async function ask(path, options = {}, nDecisions = 0) {
   let answer;
   try {
     answer = await fetch(path, { cache: "no-store", ...options });
@@ -14,17 +15,30 @@ async function ask(path, options = {}) {
   }
   if (answer.status === 204) return null;
   if (answer.status === 403 || answer.status === 421) throw new Unreachable("This is another server than before: open the link that it printed.");
-  if (answer.status === 409) location.reload(); // other images: numbers mean others now, and nothing was recorded
+  if (answer.status === 409) startAgain(nDecisions);
   const content = await answer.json().catch(() => ({}));
   if (!answer.ok) throw new Refused(content.error || `The server refused (${answer.status}).`);
   return content;
 }
 
+// Other images than before: numbers mean others now, and nothing was recorded. The page that comes says so.
+const LOST = "fewlabels-lost"; // decisions, until they are told
+export function startAgain(nDecisions) {
+  sessionStorage.setItem(LOST, nDecisions + Number(sessionStorage.getItem(LOST) ?? 0));
+  location.reload();
+}
+export function tellLost() {
+  const n = sessionStorage.getItem(LOST);
+  sessionStorage.removeItem(LOST);
+  if (n === null) return "";
+  return "The images of the project changed." + (n === "0" ? "" : ` ${n === "1" ? "One decision was" : `${n} decisions were`} not saved: decide again.`);
+}
+
 let who = {}; // the header that says who decides, where this browser has a name
 export const setPerson = (name) => (who = name ? { "X-Fewlabels-Person": encodeURIComponent(name) } : {});
 
-const post = (path, body) =>
-  ask(path, { method: "POST", headers: { "Content-Type": "application/json", "X-Fewlabels-Token": token, ...who }, body: JSON.stringify(body) });
+const post = (path, body, nDecisions = 0) =>
+  ask(path, { method: "POST", headers: { "Content-Type": "application/json", "X-Fewlabels-Token": token, ...who }, body: JSON.stringify(body) }, nDecisions);
 
 // ---- states: the server tells what differs from the last state that this page has
 
@@ -56,7 +70,7 @@ function patch(values, text, read) {
 
 async function change(path, body) {
   const since = known;
-  return complete(await post(`${path}?since=${since.version}&key=${key}`, body), since);
+  return complete(await post(`${path}?since=${since.version}&key=${key}`, body, 1), since);
 }
 
 let key; // of the images that this page shows

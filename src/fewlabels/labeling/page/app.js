@@ -456,6 +456,8 @@ try {
   focus(page.layout.order[0]);
   toGrid();
   watch();
+  const said = api.tellLost();
+  if (said) toast(said, 12_000); // milliseconds
 } catch (error) {
   trouble(error.message);
 }

@@ -206,7 +206,7 @@ async function poll() {
 async function sendAgain() {
   const { key } = await api.getProject();
   const waiting = unsent.splice(0);
-  if (key !== page.project.key) return location.reload(); // other images: numbers mean others now
+  if (key !== page.project.key) return api.startAgain(waiting.length);
   for (const [send, then] of waiting) submit(send, then);
 }
 
@@ -217,4 +217,5 @@ export function trouble(words) {
   const waiting = unsent.length ? ` ${number(unsent.length)} ${unsent.length === 1 ? "decision is" : "decisions are"} not saved yet and will be sent then.` : " All your decisions are saved.";
   $("trouble").textContent = words && words + waiting;
   $("trouble").hidden = !words;
+  document.body.style.setProperty("--below", `${Math.ceil($("trouble").getBoundingClientRect().height)}px`); // it covers nothing
 }

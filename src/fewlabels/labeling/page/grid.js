@@ -12,9 +12,9 @@ export function element(tag, className, text) {
   return made;
 }
 
-const TAIL = 9; // letters at the end of a long name that stay visible
-export function twoEnds(name) {
-  return name.length > 2 * TAIL ? [element("span", "head", name.slice(0, -TAIL)), element("span", "tail", name.slice(-TAIL))] : [element("span", "head", name)];
+const [LONG, TAIL, SHORT_TAIL] = [18, 9, 4]; // letters of a long name, and at its end those that stay visible
+export function twoEnds(name, tail = TAIL) {
+  return name.length > LONG ? [element("span", "head", name.slice(0, -tail)), element("span", "tail", name.slice(-tail))] : [element("span", "head", name)];
 }
 
 export class Grid {
@@ -146,7 +146,7 @@ export class Grid {
       const swatch = element("i", "swatch");
       swatch.style.background = about.color;
       const label = element("span", "name");
-      label.append(...twoEnds(about.label || "no label"));
+      label.append(...twoEnds(about.label || "no label", SHORT_TAIL));
       caption.append(swatch, label);
       root.append(caption);
       tile.extras.push(caption);

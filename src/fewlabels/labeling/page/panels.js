@@ -173,12 +173,12 @@ export function ask(title, words, { yes, no = "Cancel" }) {
 }
 
 let fading;
-export function toast(words) {
+export function toast(words, milliseconds = 2600) {
   const line = $("toast");
   line.textContent = words;
   line.classList.add("shown");
   clearTimeout(fading);
-  fading = setTimeout(() => line.classList.remove("shown"), 2600);
+  fading = setTimeout(() => line.classList.remove("shown"), milliseconds);
 }
 
 // Asks before a class is made whose name a person would take for another's.
