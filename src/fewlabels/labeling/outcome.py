@@ -128,6 +128,7 @@ class Outcome:
     contradictions: list[Contradiction]  # labels that look wrong
     hidden_right: dict[str, int]  # hidden labels that simpler methods predict, by name in words
     remarks: tuple[str, ...]
+    sub_classes: str = ""  # what stands between class and sub-class
 
     @cached_property
     def sizes(self) -> list[ClassSize]:
@@ -419,6 +420,7 @@ def label_inputs(
         wrong,
         hidden_right,
         (*inputs.remarks, *remarks),
+        sub_classes,
     )
 
 
