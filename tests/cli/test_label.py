@@ -677,4 +677,4 @@ def test_remarks_and_refusals_name_options_and_archives_a_way_out(here, tmp_path
     for command in ("label", "serve", "next"):
         done = here(command, archive)
         assert done.code == 2
-        assert "packed.zip is not a folder of images. Not read: 1 .zip files; unpack" in done.stderr
+        assert "packed.zip is not a folder of images. Not read: 1 .zip file; unpack" in done.stderr

@@ -265,7 +265,7 @@ class Outcome:
             if self.hidden_right:
                 lines.append(describe_rivals(self.estimate, self.hidden_right))
         named = zip(self.class_names, self.sizes, strict=True)
-        sizes = (f"{name} {size.low:,} to {size.high:,}" for name, size in named)
+        sizes = (f"{name} {size.describe()}" for name, size in named)
         lines.append(f"{noun.capitalize()}s per class: {listing(sizes, most=MOST_SHOWN)}.")
         if self.contradictions:
             names, classes = self.inputs.collection.names, self.class_names

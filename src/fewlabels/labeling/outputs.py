@@ -332,7 +332,7 @@ def file_into_folders(
         source = collection.path(row)
         if source is None:
             continue
-        target = folder / folders.get(item.label, UNKNOWN_FOLDER) / Path(item.path).name
+        target = folder / folders.get(item.label, UNKNOWN_FOLDER) / source.name
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             target, there = _find_place(source, target, filed)

@@ -106,6 +106,11 @@ class Predictor:
         if is_project(source):
             outcome = label_inputs(read_inputs(source), none_of_these=False)
             return replace(cls.of(outcome, str(source), device=device), sub_classes=sub_classes)
+        if source.is_dir() or (source.is_file() and source.suffix.lower() != ".safetensors"):
+            raise InputError(
+                "model must be a .safetensors file that `fewlabels label --model` wrote, or a "
+                f"labelling project, got {source}."
+            )
         fitted, header = Fitted.load(source)
         found = cls._known(
             fitted, header.get("backbone", ""), header.get("provenance", {}), str(source), device
