@@ -68,7 +68,7 @@ def check_abstain(abstain: float, accuracy: float | None = None) -> None:
     if accuracy is not None and (not 0 < accuracy <= 1 or abstain):
         beside = f" beside abstain={abstain:g}" if abstain else ""
         raise InputError(
-            "accuracy must be above 0 and up to 1, and it is given instead of abstain, "
+            "accuracy must be above 0 and up to 1, without a confidence beside it, "
             f"got {accuracy:g}{beside}. 0.95 leaves out labels until 95 % of the others are right."
         )
     if not 0 <= abstain <= 1:
