@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from fewlabels.evaluation.leaderboard import FEWER, N_TRIED, SLOW
+
 HERE = Path(__file__).parent
 TITLES = {
     "ncm": "PT+NCM",
@@ -380,6 +382,8 @@ def oracle_part(report: dict[str, Any]) -> list[str]:
     return lines
 
 
+BOARD = ("balanced", "Dirichlet(2)", "2 of 5")  # the regimes of the leaderboard
+N_BOARD = 200  # its episodes per cell
 LEAST = 5  # episodes of a cell that is shown
 SAME = 0.5  # points; two accuracies that are nearer count as equal in the order of methods
 
@@ -427,13 +431,34 @@ def order_part(report: dict[str, Any]) -> list[str]:
             f"{(one['ms_per_episode'] + five['ms_per_episode']) / 2:.1f} | {counts} |"
         )
     why = report["why_not"]
-    lines += [
+    lines += ["", "Where an order is not the published one, how ours differs:", ""]
+    lines += [f"- {name}: {why[name]}" for name in dict.fromkeys(broken)]
+    return [*lines, *reason_table(report.get("reasons", []))]
+
+
+def reason_table(rows: list[dict[str, Any]]) -> list[str]:
+    """What changes where one thing of a method is changed, from benchmarks/results/rivals.json."""
+    lines = [
         "",
-        "Where an order is not the published one, this is how ours differs from the published "
-        "setting (whether that is the cause was not shown):",
+        "`benchmarks/rivals.py reasons`: methods whose order is the opposite in some cell, with "
+        "one thing changed. Differences to PT+NCM in points on the same 1,000 episodes, with the "
+        "95 % interval.",
         "",
+        "| method | what | episodes | backbone | 1 shot | 5 shots |",
+        "|---|---|---|---|--:|--:|",
     ]
-    return [*lines, *(f"- {name}: {why[name]}" for name in dict.fromkeys(broken))]
+    for key in dict.fromkeys((row["method"], row["backbone"]) for row in rows):
+        found = [row for row in rows if (row["method"], row["backbone"]) == key]
+        cells = [
+            next((row["difference_to_ncm"] for row in found if row["n_shot"] == shots), None)
+            for shots in (1, 5)
+        ]
+        texts = ["–" if cell is None else f"{cell[0]:+.2f} ± {cell[1]:.2f}" for cell in cells]
+        kind = "balanced" if found[0]["queries"] == "15" else "Dirichlet(2)"
+        lines.append(
+            f"| {found[0]['name']} | {found[0]['what']} | {kind} | {key[1]} | {' | '.join(texts)} |"
+        )
+    return lines
 
 
 def presence_part(report: dict[str, Any]) -> list[str]:
@@ -445,9 +470,9 @@ def presence_part(report: dict[str, Any]) -> list[str]:
         "",
         "`benchmarks/rivals.py presence`: accuracy in % at 1 / 5 shots. The first four columns: "
         "novel classes of CIFAR-FS, own WRN, 75 queries in 5 ways and 60 in 20; the last: CUB, own "
-        "ResNet18, 150 queries in 50 ways. Intervals are up to ± 1 point; where they are wider, "
-        "the number of episodes is in brackets. A dash: about one second per episode or more. "
-        "`am` and `alpha-am` were not measured here.",
+        "ResNet18, 150 queries in 50 ways. With the 95 % interval and, in brackets, the number of "
+        "episodes: as many as bring the interval to ± 1 point, or as four seconds of one processor "
+        "allow (`am` and `alpha-am`: twelve). A dash: more than one second per episode.",
         "",
         f"| method | {' | '.join(regimes)} |",
         "|---|" + "--:|" * len(regimes),
@@ -459,13 +484,26 @@ def presence_part(report: dict[str, Any]) -> list[str]:
             texts = [
                 "–"
                 if row["accuracy"] is None or row["n_episodes"] < LEAST
-                else f"{row['accuracy']:.1f}"
-                + (f" ({row['n_episodes']})" if row["ci95"] > 1 else "")
+                else f"{row['accuracy']:.1f} ± {row['ci95']:.1f} ({row['n_episodes']:,})"
                 for row in found
             ]
             cells.append(" / ".join(texts))
         lines.append(f"| {name} | {' | '.join(cells)} |")
-    return lines
+    return [*lines, "", leaderboard_time(rows)]
+
+
+def leaderboard_time(rows: list[dict[str, Any]]) -> str:
+    """What `fewlabels leaderboard` takes, by the times of its kinds of episodes in the table."""
+    times = [row["ms_per_episode"] for row in rows if row["regime"] in BOARD]
+    episodes = [N_TRIED + (N_BOARD // FEWER if each > SLOW else N_BOARD) for each in times]
+    total = sum(n * each for n, each in zip(episodes, times, strict=True)) / 1000
+    return (
+        f"`fewlabels leaderboard` runs the first three columns, {N_BOARD} episodes per cell and a "
+        f"tenth of them for methods above {SLOW:g} ms, after {N_TRIED} that tell the time. By the "
+        f"processor times per episode measured here (one thread, a loaded machine), "
+        f"{len(times)} cells take {total:.0f} seconds of one processor; the bar is 600 seconds on "
+        "two. The sum leaves out the start of Python and compilation (about two minutes, once)."
+    )
 
 
 def sizes_part(report: dict[str, Any]) -> list[str]:

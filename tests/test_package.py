@@ -2,6 +2,7 @@
 
 import ast
 import doctest
+import re
 import subprocess
 import sys
 import tomllib
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import fewlabels
+from fewlabels.backbones.efficientnet_lite import VARIANTS
 
 PROJECT = tomllib.loads(
     (Path(__file__).resolve().parents[1] / "pyproject.toml").read_text(encoding="utf-8")
@@ -68,6 +70,41 @@ def test_an_unknown_name_is_an_attribute_error():
 
 def test_one_version_everywhere():
     assert fewlabels.__version__ == PROJECT["version"] == version("fewlabels")
+
+
+# Other programs of the package index, whose names ours once had or might be taken for.
+TAKEN = {"ptmap", "pt-map"}
+
+
+def test_whoever_installs_as_told_gets_this_package():
+    """Texts and messages name this package with extras that it has, or the folder itself."""
+    assert PROJECT["name"].lower() not in TAKEN
+    root = Path(__file__).resolve().parents[1]
+    texts = [root / "README.md", root / "SKILL.md", *root.glob("docs/*.md")]
+    texts += root.glob("src/**/*.py")
+    told = {
+        (text.relative_to(root).as_posix(), words)
+        for text in texts
+        for words in re.findall(
+            r"pip install (?:-U )?'?([\w.-]+(?:\[[^\]]+\])?)", text.read_text(encoding="utf-8")
+        )
+    }
+    assert ("README.md", ".") in told
+    extras = {*PROJECT["optional-dependencies"], ""}
+    packages = {words.partition("[")[0] for _, words in told}
+    assert packages == {".", "pillow", PROJECT["name"]}
+    named = {words.rstrip("]").partition("[")[2] for _, words in told} - {"{extra}"}
+    assert len(named) > 5
+    # What fills {extra} in.
+    for path in root.glob("src/**/*.py"):
+        named |= {
+            *re.findall(
+                r'(?:MissingExtraError|import_extra)\([^)]*extra="(\w*)"',
+                path.read_text(encoding="utf-8"),
+            )
+        }
+    named |= {variant.extra for variant in VARIANTS.values()}
+    assert named <= extras, named - extras
 
 
 def test_types_are_for_others_too():

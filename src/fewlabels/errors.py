@@ -26,10 +26,11 @@ class FileFormatError(FewLabelsError, ValueError):
 
 
 class MissingExtraError(FewLabelsError, ImportError):
-    """An optional dependency is needed and not installed."""
+    """A dependency is needed and not installed; `extra` is empty for one that every user has."""
 
     def __init__(self, package: str, *, extra: str, purpose: str) -> None:
-        super().__init__(f"{purpose} needs {package}: pip install 'fewlabels[{extra}]'")
+        wanted = f"'fewlabels[{extra}]'" if extra else "fewlabels"
+        super().__init__(f"{purpose} needs {package}: pip install {wanted}")
 
 
 def unknown_choice(what: str, value: object, choices: Iterable[str]) -> InputError:

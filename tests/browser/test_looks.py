@@ -5,6 +5,7 @@ import re
 import socket
 
 import pytest
+from PIL import Image, ImageFile
 
 from fewlabels.labeling.project import Project
 
@@ -39,36 +40,103 @@ def test_imported_labels_are_not_called_the_persons_and_right_says_of_what(proje
     assert "of the other labels right" in page.inner_text("#estimate")
 
 
-NAMES_IN_SIGHT = """() => [...document.querySelectorAll('#classes .name')].map((name) => {
-  const right = name.getBoundingClientRect().right + 1;
-  const seen = [...name.querySelectorAll('*')].filter((part) => !part.children.length);
-  return (seen.length ? seen : [name]).map((part) => {
-    // The letters that fit: what is cut off on the right cannot be read.
-    const range = document.createRange();
-    const text = part.firstChild;
-    const edge = Math.min(right, part.getBoundingClientRect().right + 1);
-    let n = 0;
-    while (text && n < text.length) {
+# The letters of each element that can be read: what is cut off on the right or below cannot.
+IN_SIGHT = """(where) => [...document.querySelectorAll(where)].map((element) => {
+  const texts = document.createTreeWalker(element, NodeFilter.SHOW_TEXT);
+  const range = document.createRange();
+  const { bottom } = element.getBoundingClientRect();
+  let read = "";
+  for (let text = texts.nextNode(); text; text = texts.nextNode()) {
+    const { right } = text.parentElement.getBoundingClientRect();
+    for (let n = 0; n < text.length; n++) {
       range.setStart(text, n);
       range.setEnd(text, n + 1);
-      if (range.getBoundingClientRect().right > edge) break;
-      n++;
+      const letter = range.getBoundingClientRect();
+      const fits = letter.right <= right + 1 && letter.bottom <= bottom + 3;
+      if (letter.width && fits) read += text.data[n];
     }
-    return text ? text.data.slice(0, n) : "";
-  }).join("");
-})"""
+  }
+  return read;
+}).filter(Boolean)"""
+SCREENS = ((1440, 900), (1060, 700), (800, 900), (390, 844), (844, 390), (640, 360))
 
 
-def test_long_class_names_can_be_told_apart(project, serve, visit):
+@pytest.fixture
+def long_names(project):
+    """The same project; names of classes differ at the end only."""
     long = "Alpro-Vanilla-Soyghurt-of-the-shelf-number-"
     with Project.open(project, write=True) as made:
         for i, name in enumerate(("apple", "leek", "plum")):
             for n in range(2):
                 made.journal.decide({f"{name}/{n:02d}.png": f"{long}{i}"}, origin="import")
-    page = visit(serve(project))
-    seen = page.evaluate(NAMES_IN_SIGHT)
+    return project
+
+
+def test_long_class_names_can_be_told_apart(long_names, serve, visit):
+    page = visit(serve(long_names))
+    seen = page.evaluate(IN_SIGHT, "#classes .name")
     assert len(seen) == 3
     assert len(set(seen)) == 3, seen
+
+
+@pytest.mark.parametrize("size", SCREENS)
+def test_long_names_differ_wherever_one_chooses(long_names, serve, visit, size):
+    page = visit(serve(long_names), width=size[0], height=size[1])
+    settled(page)
+    page.wait_for_selector("#candidates[aria-busy=false]")
+    offered = page.evaluate(IN_SIGHT, "#candidates .name")
+    assert len(set(offered)) == len(offered) >= 2, offered
+    headings = page.evaluate(IN_SIGHT, ".section .name")
+    assert len(set(headings)) == len(headings) >= 1, headings
+    labels = {each[-1] for each in page.evaluate(IN_SIGHT, "#item-note")}
+    assert labels  # the label of the picture in focus is told in full
+    page.evaluate("document.querySelector('[data-view=yours]').click()")
+    captions = page.evaluate(IN_SIGHT, ".tile .caption")
+    assert {each[-1] for each in captions} == {"0", "1", "2"}, captions
+
+
+OUTSIDE = """(where) => {
+  const shown = [...document.querySelectorAll(where)].filter((part) => part.offsetParent);
+  const isCut = (part) => {
+    const [inner, outer] = [part, part.parentElement].map((each) => each.getBoundingClientRect());
+    const outside = inner.right > outer.right + 1 || inner.bottom > outer.bottom + 1;
+    return outside || part.scrollWidth > part.clientWidth + 1;
+  };
+  return shown.filter(isCut).map((part) => part.textContent);
+}"""
+OVERLAPPING = """() => [...document.querySelectorAll('.tools > *')]
+  .filter((part) => part.offsetParent)
+  .map((part) => part.getBoundingClientRect())
+  .some((part, i, all) => i && all[i - 1].right > part.left)"""
+
+
+@pytest.mark.parametrize("size", [*SCREENS, (720, 450), (320, 400)])
+def test_nothing_in_the_bars_is_cut_off_or_covered(project, serve, visit, size):
+    page = visit(serve(project), width=size[0], height=size[1])
+    page.wait_for_function("() => document.querySelector('#estimate').textContent")
+    for part in (".counts > span", ".views > button", ".advice > *", ".tools > *"):
+        assert page.evaluate(OUTSIDE, part) == [], part
+    assert not page.evaluate(OVERLAPPING)
+    assert len(page.evaluate(IN_SIGHT, "#pinned-title")[0]) == len("apple")
+
+
+def test_who_zooms_sees_the_digits_of_the_classes(project, serve, visit):
+    page = visit(serve(project), width=640, height=360)
+    page.wait_for_selector("#candidates[aria-busy=false] button")
+    assert page.is_visible("#candidates button kbd")
+
+
+def test_imported_labels_of_all_images_are_not_called_the_persons(project, serve, visit):
+    with Project.open(project, write=True) as made:
+        made.journal.decide(
+            {f"{name}/{i:02d}.png": name for name in ("apple", "leek", "plum") for i in range(20)},
+            origin="import",
+        )
+    page = visit(serve(project))
+    page.wait_for_function("() => document.querySelector('#n-yours').textContent === '60'")
+    assert page.inner_text("#advice") == "Every image has a label."
+    page.click('[data-view="check"]')
+    assert page.inner_text("#empty") == "Every image has a label."
 
 
 def test_marks_have_a_legend_and_per_cent_one_spelling(project, serve, visit):
@@ -311,6 +379,29 @@ CONTRAST = """(element) => {
 }"""
 
 
+def test_a_tile_of_a_large_photograph_does_not_need_all_of_its_pixels(
+    project, serve, visit, monkeypatch
+):
+    """Time is what matters; pixels are what can be counted on any machine."""
+    decoded = []
+    load = ImageFile.ImageFile.load
+
+    def count_pixels(image):
+        result = load(image)
+        if image.format == "JPEG":
+            decoded.append(image.width * image.height)
+        return result
+
+    address = serve(project)
+    large = project.parent / "photos" / "plum" / "19.png"
+    Image.new("RGB", (4000, 3000), "purple").save(large, "JPEG")
+    monkeypatch.setattr(ImageFile.ImageFile, "load", count_pixels)
+    page = visit(address, height=2600)
+    page.wait_for_selector('.tile[aria-label^="plum/19.png"] img.there')
+    assert decoded  # in the server, which runs in this process
+    assert max(decoded) <= 4000 * 3000 / 64  # an eighth of each side
+
+
 def test_keys_and_the_banner_can_be_read(project, serve, visit):
     """WCAG 2.2, 1.4.3: at least 4.5 to 1; test_accessible.py looks at the rest."""
     address = serve(project)
@@ -403,11 +494,22 @@ def test_forced_colors_show_focus_selection_and_swatches(project, serve, visit):
         )
         assert style[0] == "solid"
         assert style[1] >= 3
-    for kept in (".swatch", ".track i"):
+    for kept in (".swatch", ".track i", ".point"):
         assert (
             page.evaluate(f"getComputedStyle(document.querySelector('{kept}')).forcedColorAdjust")
             == "none"
         )
+
+
+# Confirmations wait for `release()`.
+HOLD_BACK = """() => {
+  const send = window.fetch;
+  const released = new Promise((resolve) => { window.release = resolve; });
+  window.fetch = async (path, options) => {
+    if (path.startsWith("/api/confirm")) await released;
+    return send(path, options);
+  };
+}"""
 
 
 @pytest.mark.parametrize("where", ["#classes button >> nth=1", "#candidates button >> nth=1"])
@@ -415,16 +517,13 @@ def test_the_focus_stays_in_a_list_that_an_answer_changes(project, serve, visit,
     page = visit(serve(project))
     settled(page)
     page.wait_for_selector("#candidates button:enabled")
-    held_back = []
-    page.route("**/api/confirm*", lambda route: held_back.append(route))
+    page.evaluate(HOLD_BACK)
     page.keyboard.press("Enter")
     wait_sent(page, 7)
     page.wait_for_selector("#candidates button:enabled")
     page.locator(where).focus()
     held = page.evaluate_handle("document.activeElement")
-    while not held_back:  # the request may be under way
-        page.wait_for_timeout(20)
-    held_back[0].continue_()  # the answer comes while the focus is in the list
+    page.evaluate("release()")  # the answer comes while the focus is in the list
     settled(page)
     assert page.evaluate("(held) => document.activeElement === held", held)
 

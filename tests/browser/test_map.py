@@ -125,6 +125,25 @@ def test_keys_go_from_point_to_point_and_reach_every_class(project, serve, visit
     assert page.get_attribute('[data-view="class"]', "aria-selected") == "true"
 
 
+def test_the_picture_in_focus_stays_in_focus_on_the_map_and_back(project, serve, visit):
+    page = visit(serve(project))
+    page.wait_for_selector('#grid[aria-busy="false"]')
+    page.click("#classes button >> nth=2")
+    page.keyboard.press("ArrowRight")
+    name = page.inner_text("#item-name")
+    assert name.startswith("plum/")
+    open_map(page)
+    assert page.inner_text("#item-name") == name
+    assert page.inner_text("#pinned-title") == "plum"
+    assert not page.is_visible("#above")  # no part of a list that is not shown
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("ArrowLeft")
+    name = page.inner_text("#item-name")
+    page.keyboard.press("p")
+    assert page.inner_text("#item-name") == name
+    assert page.locator(".tile.focus").is_visible()
+
+
 def test_light_and_dark_maps_have_colors_of_their_own(project, serve, visit):
     address = serve(project)
     corner = """() => {

@@ -92,3 +92,24 @@ def test_a_burst_is_shown_and_labelled_together(project, serve, visit):
     assert {name for name, label in labels.items() if label == "fennel"} == {
         f"leek/{i}.png" for i in range(10, 14)
     }
+
+
+def test_the_seconds_of_a_burst_are_those_of_the_server(project, serve, visit):
+    from fewlabels.data.bursts import SECONDS
+
+    address = serve(project)
+    for seconds in (SECONDS, 7.5):
+        page = visit(address)
+
+        def answer(route, _, seconds=seconds):
+            found = route.fetch().json()
+            assert found["burst_seconds"] == SECONDS
+            route.fulfill(json={**found, "burst_seconds": seconds})
+
+        page.route("**/api/project", answer)
+        page.reload()
+        page.locator("#grid[aria-busy=false]").wait_for()
+        page.keyboard.press("b")
+        page.locator("#toast", has_text=f"within {seconds:g} seconds of").wait_for()
+        page.keyboard.press("?")
+        assert f"at most {seconds:g} seconds after" in page.locator("#help").inner_text()

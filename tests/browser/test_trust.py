@@ -146,6 +146,22 @@ def test_doubtful_ones_are_not_confirmed_without_a_question(doubtful, serve, vis
     assert set(origins(doubtful)) == {"confirmed"}  # no evidence of the accuracy
 
 
+def test_one_doubtful_image_is_spoken_of_as_one(doubtful, serve, visit):
+    with Project.open(doubtful, write=True) as made:
+        others = [f"apple/{i:02d}.png" for i in range(1, 20) if i != 7]
+        made.journal.decide(dict.fromkeys(others), origin="person", mark="skip")
+    page = visit(serve(doubtful))
+    settled(page)
+    assert page.inner_text("#pinned-title") == "apple"
+    assert page.inner_text("#pinned-words") == "Confirm 1 doubtful…"
+    page.keyboard.press("Shift+Enter")
+    page.wait_for_selector("#ask[open]")
+    said = page.inner_text("#ask")
+    assert said.startswith("Confirm it as “apple”?")
+    assert "This label is doubtful" in said
+    assert "Look at it first" in said
+
+
 def test_one_confirmed_class_leaves_the_button_of_the_others(tmp_path, serve, visit):
     rng = np.random.default_rng(0)
     truth = np.repeat(np.arange(10), 40)
@@ -370,6 +386,11 @@ def test_the_large_picture_answers_to_the_same_keys(project, serve, visit):
     assert page.inner_text("#item-name") != name
     page.keyboard.press("z")
     page.wait_for_selector("#picture-button.zoomed")
+    page.wait_for_function(
+        "() => document.querySelector('#picture').complete && document.querySelector('#picture')"
+        ".naturalWidth === 24"
+    )
+    assert page.locator("#picture").bounding_box()["width"] >= box["width"]  # never smaller
     press_digit_of(page, "plum")
     wait_sent(page, 8)
     page.keyboard.press("Escape")
@@ -435,6 +456,32 @@ def test_images_of_no_class_are_named_together_in_three_keys(project, serve, vis
     decided, _ = in_database(project)
     named = [path for path, each in decided.items() if each.origin == "person" and each.label]
     assert all(path.startswith("plum/") for path in named)
+
+
+def test_enter_twice_or_held_down_gives_no_name_that_was_not_typed(project, serve, visit):
+    with Project.open(project, write=True) as made:
+        made.journal.decide({"plum/00.png": None, "plum/01.png": None}, origin="import")
+    page = visit(serve(project))
+    page.click("text=None of these?")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#palette[open]")
+    page.keyboard.press("Enter")
+    assert page.is_visible("#palette")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.down("Enter")
+    page.wait_for_selector("#palette", state="hidden")  # chosen by an arrow
+    page.keyboard.up("Enter")
+    wait_at_least(page, 5)
+    page.keyboard.down("Enter")
+    page.wait_for_selector("#palette[open]")
+    page.keyboard.type("pl")
+    for _ in range(3):
+        page.keyboard.down("Enter")  # as the keyboard repeats it
+    assert page.is_visible("#palette")
+    page.keyboard.up("Enter")
+    page.keyboard.press("Escape")
+    wait_saved(page)
+    assert origins(project) == ["person"]
 
 
 def test_more_like_this(project, serve, visit):
@@ -551,6 +598,26 @@ def test_labels_that_the_server_suspects_are_shown_first(project, serve, visit):
     assert page.inner_text("#pinned-title") == "Perhaps wrong"
     assert focused(page)[0] == "apple/01.png"
     assert page.locator(".tile").count() == 6
+
+
+def test_a_wrong_label_is_suspected_and_one_key_corrects_it(project, serve, visit):
+    given = {f"{name}/{i:02d}.png": name for name in ("apple", "leek", "plum") for i in range(8)}
+    with Project.open(project, write=True) as made:
+        made.journal.decide(given | {"apple/05.png": "plum"}, origin="import")
+    page = visit(serve(project))
+    wait_saved(page)
+    page.click('[data-view="yours"]')
+    page.wait_for_function(
+        "() => document.querySelector('#pinned-title').innerText === 'Perhaps wrong'"
+    )
+    assert focused(page)[0] == "apple/05.png"
+    # Beside it: what the other labels say, not what this one does.
+    first = page.locator("#candidates[aria-busy=false] button").first
+    first.wait_for()
+    assert first.get_attribute("data-label") == "apple"
+    page.keyboard.press("1")
+    wait_saved(page)
+    assert in_database(project)[0]["apple/05.png"].label == "apple"
 
 
 def test_answers_tell_only_what_changed_and_the_page_shows_all_of_it(project, serve, visit):

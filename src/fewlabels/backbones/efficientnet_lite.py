@@ -36,8 +36,8 @@ class Variant(NamedTuple):
 
 
 VARIANTS = {
-    "efficientnet-lite0": Variant(0, f"resize(256) | crop(224) | {NORMALIZE}", "label"),
-    "efficientnet-lite2": Variant(2, f"resize(292) | crop(260) | {NORMALIZE}", "good"),
+    "efficientnet-lite0": Variant(0, f"resize(256) | crop(224) | {NORMALIZE}", extra=""),
+    "efficientnet-lite2": Variant(2, f"resize(292) | crop(260) | {NORMALIZE}", extra="good"),
 }
 
 
@@ -59,7 +59,7 @@ def load_efficientnet_lite(name: str) -> tuple[nn.Module, str, int]:
     """The network, its transform and its number of features."""
     variant = VARIANTS[name]
     extra, package = variant.extra, variant.package
-    code = import_extra("efficientnet_lite_pytorch", package=CODE, extra="label", purpose=name)
+    code = import_extra("efficientnet_lite_pytorch", package=CODE, extra="", purpose=name)
     module = package.replace("-", "_")
     files = import_extra(module, package=package, extra=extra, purpose=name)
     owner = getattr(files, f"EfficientnetLite{variant.number}ModelFile")

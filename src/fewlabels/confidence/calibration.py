@@ -26,8 +26,8 @@ class CalibrationConstants:
     temperature_ratio: float = 1.05  # of two temperatures tried; the precision of the result
     temperature_count: int = 43  # temperatures tried: 0.5 to 3.9
     balanced_temperature: float = 1.7  # median of the prior where classes are equally large
-    free_temperature: float = 2.8  # median of the prior where class sizes were fitted too
-    log_spread: float = 0.25  # standard deviation of the log; five labels per class say little
+    free_temperature: float = 2.3  # median of the prior where class sizes were fitted too
+    log_spread: float = 0.4  # standard deviation of the log; five labels per class say little
     mass_floor: float = (
         1e-6  # class proportion times classes; keeps the log of an empty class finite
     )

@@ -223,7 +223,7 @@ def blend_plans(
         + SAMPLING_NOISE * math.sqrt(n_way / n_query)
         + WAY_NOISE * math.log(max(n_way / REFERENCE_WAY, 1.0))
     )
-    certainty = 1 / (1 + math.exp(-WEIGHT_SLOPE * (score - threshold)))
+    certainty = 1 / (1 + math.exp(-WEIGHT_SLOPE * (score / threshold - 1)))
     weight = g.dtype.type(certainty)
     rest = g.dtype.type(1 - certainty)
     for j in range(n_way):

@@ -151,7 +151,7 @@ def _estimate_from(
     settings: EstimateSettings,
 ) -> Estimate | None:
     """The estimate from labels that the method hid itself; None where it hid none."""
-    rows, held_out = _held_out(answer, labels)
+    rows, held_out = hidden_probabilities(answer, labels)
     if evidence is not None:
         rows, held_out = rows[evidence[rows]], held_out[evidence[rows]]
     if not len(rows):
@@ -165,7 +165,7 @@ def _estimate_from(
     )
 
 
-def _held_out(
+def hidden_probabilities(
     answer: Answer, labels: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Rows whose labels the method hid, (n,), and their probabilities then, (n, W)."""
@@ -210,7 +210,7 @@ def find_contradictions(
         labels: Class numbers of all items, -1 where unknown, (N,).
         least: Confidence in another class from which a label is listed.
     """
-    rows, held_out = _held_out(answer, labels)
+    rows, held_out = hidden_probabilities(answer, labels)
     found = [
         Contradiction(int(row), int(each.argmax()), float(each.max()))
         for row, each in zip(rows, held_out, strict=True)
@@ -226,7 +226,7 @@ def compare_hidden(
 
     They see the same vectors, and the same labels are hidden at a time.
     """
-    rows, _ = _held_out(answer, labels)
+    rows, _ = hidden_probabilities(answer, labels)
     known = np.flatnonzero(labels >= 0)
     right = dict.fromkeys(methods, 0)
     if not len(rows):

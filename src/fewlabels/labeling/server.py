@@ -37,6 +37,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import FileResponse, PlainTextResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from fewlabels.data.bursts import SECONDS as BURST_SECONDS
 from fewlabels.errors import FewLabelsError, InputError
 from fewlabels.labeling.collection import shorten
 from fewlabels.labeling.connections import PromptProtocol, raise_limit
@@ -191,6 +192,7 @@ def make_app(session: Session, *, token: str, port: int, host: str = HOST) -> Fa
             "sounds": collection.shown is not None and collection.shown.audio is not None,
             "noun": collection.noun,
             "separator": session.sub_classes,
+            "burst_seconds": BURST_SECONDS,
             "searchable": knows_words(session.project.backbone),
         }
         return _json({**about, "state": session.to_dict(session.state)})

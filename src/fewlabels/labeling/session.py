@@ -31,10 +31,12 @@ from fewlabels.labeling.accuracy import (
     Estimate,
     estimate_accuracy,
     find_contradictions,
+    hidden_probabilities,
 )
 from fewlabels.labeling.agreement import check_person, find_opinions
 from fewlabels.labeling.answer import (
     DEFAULT_METHOD,
+    Answer,
     check_method,
     find_outliers,
     prepare,
@@ -254,7 +256,7 @@ class Session:
         state = self._state
         candidates: list[dict[str, Any]] = []
         if state.answer is not None and rows:
-            probabilities = state.answer.probabilities[list(rows)].mean(axis=0)
+            probabilities = self._probabilities(state.answer, rows)
             order = np.argsort(-probabilities, kind="stable")[:N_CANDIDATES]
             candidates = [
                 {"label": state.active[way], "probability": round(float(probabilities[way]), 4)}
@@ -262,6 +264,15 @@ class Session:
             ]
         history = self.project.journal.history(names[0]) if len(names) == 1 else []
         return {"candidates": candidates, "history": history}
+
+    def _probabilities(self, answer: Answer, rows: Sequence[int]) -> NDArray[np.float32]:
+        """Of every class for some items together, (W,); without its own label for one in doubt."""
+        state = self._state
+        if len(rows) == 1 and rows[0] in state.suspicious:
+            hidden, found = hidden_probabilities(answer, state.numbers)
+            if rows[0] in hidden:
+                return np.asarray(found[hidden == rows[0]][0])
+        return np.asarray(answer.probabilities[list(rows)].mean(axis=0))
 
     def to_dict(self, state: State, since: int | None = None) -> dict[str, Any]:
         """A state for the page, as in `Told.to_dict`."""

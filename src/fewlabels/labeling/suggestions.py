@@ -104,7 +104,7 @@ def advise(
         return f"Label at least one {noun} of two classes to begin."
     unknown = labels < 0
     if not unknown.any():
-        return f"Every {noun} has your label."
+        return f"Every {noun} has a label."
     if estimate is None:
         if np.bincount(labels[~unknown], minlength=1).max() > 1:
             return "Accuracy is being estimated."

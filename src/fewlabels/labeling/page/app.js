@@ -6,7 +6,7 @@ import { confirm, confirmSection, labelAs, redo, relabel, removeLabels, setMark,
 import { candidates, currentSection, focus, grid, inspect, isLarge, namesNew, relayout, resize } from "./display.js";
 import { fitMap, openMap, setLasso, stepOnMap, zoomMap } from "./map.js";
 import { $, Palette, isMeant, showFormats, toast } from "./panels.js";
-import { acting, className, count, largePicture, mine, outliers, page, views } from "./shared.js";
+import { acting, className, count, largePicture, mine, noun, outliers, page, views } from "./shared.js";
 
 const ABOVE = 7; // pixels above the first row of a section after a jump to it
 const SETTLE = 400; // milliseconds in which a label that just changed is not confirmed: nobody has read it yet
@@ -19,7 +19,9 @@ const palette = new Palette((label) => labelAs(label));
 
 // ---- moving around
 
+// Between the map and the classes the picture in focus stays: where is it, what is beside it?
 function setView(name) {
+  const kept = [name, page.view].includes("map") ? page.focused : null;
   page.view = name;
   page.selected.clear();
   page.lasso = null;
@@ -27,7 +29,7 @@ function setView(name) {
   page.focused = null;
   if (name === "map") openMap().catch(notAnswered);
   relayout();
-  focus(page.layout.order[0]);
+  focus(page.layout.place.has(kept) ? kept : page.layout.order[0]);
 }
 
 let beforeFilter = null; // the item in focus before a filter hid it
@@ -99,7 +101,7 @@ function nextOpen() {
   const at = all.findIndex((each) => each.key === currentSection()?.key);
   const target = [...all.slice(at + 1), ...all.slice(0, at + 1)].find((each) => each.open.length);
   if (target) goTo(target);
-  else toast("Every image of every class has your label");
+  else toast(`Every ${noun()} of every class has a label`);
 }
 
 function selectSection() {
@@ -109,7 +111,7 @@ function selectSection() {
 }
 
 function openPalette() {
-  if (acting().length) palette.open(page.state.classes, candidates() ?? []);
+  if (acting().length) palette.open(page.state.classes, candidates() ?? [], { naming: namesNew() });
 }
 
 // ---- similar images
@@ -142,7 +144,7 @@ async function showBurst() {
   const item = page.focused;
   const found = item === null ? null : await api.burst(item).catch(notAnswered);
   if (!found) return;
-  if (found.rows.length < 2) return toast("No other photograph was taken within 3 seconds of this one");
+  if (found.rows.length < 2) return toast(`No other photograph was taken within ${page.project.burst_seconds} seconds of this one`);
   if (page.filter) setFilter(""); // or some of them would be hidden
   page.like = { item, similar: new Map(found.rows.map((row) => [row, 1])), burst: true };
   setView("like");
@@ -447,6 +449,7 @@ try {
   document.title = `${page.project.title} · fewlabels`;
   $("title").textContent = page.project.title;
   $("title").title = page.project.title;
+  $("burst-seconds").textContent = page.project.burst_seconds;
   if (page.project.searchable) Object.assign($("filter"), { placeholder: "Filter; Enter: search  /", title: "Filter by letters; Enter searches by meaning" });
   if (page.state.classes.length < 2) page.view = "begin";
   relayout();

@@ -83,8 +83,11 @@ export async function confirmSection(section, all = false) {
     // Confidences are rounded down: the mean is half a step more.
     const { confidence, step } = page.state;
     const wrong = Math.round(chosen.reduce((sum, item) => sum + Math.max(0, 1000 - step / 2 - confidence[item]), 0) / 1000);
-    const words = `${number(doubtful)} of these ${count(chosen.length, "image")} ${doubtful === 1 ? "is" : "are"} doubtful, or may be none of the classes` + (wrong ? `; about ${number(wrong)} of the labels may be wrong.` : ".");
-    if (!(await ask(`Confirm all ${number(chosen.length)} as “${section.title}”?`, words, { yes: `Confirm all ${number(chosen.length)}`, no: "Look at them first" }))) return false;
+    const several = chosen.length > 1;
+    const which = several ? `all ${number(chosen.length)}` : "it";
+    const who = several ? `${number(doubtful)} of these ${count(chosen.length, "image")} ${doubtful === 1 ? "is" : "are"}` : "This label is";
+    const words = `${who} doubtful, or may be none of the classes` + (wrong && several ? `; about ${number(wrong)} of the labels may be wrong.` : ".");
+    if (!(await ask(`Confirm ${which} as “${section.title}”?`, words, { yes: `Confirm ${which}`, no: several ? "Look at them first" : "Look at it first" }))) return false;
   }
   const done = new Set(chosen);
   const left = section.open.find((item) => !done.has(item));

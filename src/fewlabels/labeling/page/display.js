@@ -103,7 +103,7 @@ function emptyWords() {
   if (page.view === "outliers") return "No image looks like none of the classes.";
   if (page.view === "begin") return "Every suggested image has a name.";
   const open = page.project.names.filter((_, item) => !mine(item)).length;
-  if (!open) return "Every image has your label.";
+  if (!open) return `Every ${noun()} has a label.`;
   const wrong = percentWrong();
   if (!wrong) return "Nothing is doubtful. Look through the classes, or download the CSV.";
   return `Nothing is doubtful. But about ${wrong} % of the ${number(open)} sure ones may be wrong: look through the classes.`;
@@ -166,11 +166,11 @@ function showBar() {
   if (ofClass) $("pinned-swatch").style.background = color(section.way);
   const first = section?.key === "none";
   $("pinned-note").textContent = first ? `Begin: choose ${noun() === "image" ? "an image" : `a ${noun()}`} and name its class` : section?.note ?? "";
-  $("above").hidden = !above || above.key === section?.key;
+  $("above").hidden = onWholeMap() || !above || above.key === section?.key;
   $("above").textContent = above?.title ?? "";
   $("rename").hidden = $("pinned-confirm").hidden = !ofClass;
   $("sort").hidden = !["class", "check"].includes(page.view);
-  $("pinned-words").textContent = !open.length ? "Next class →" : sure.length ? `Confirm ${number(sure.length)} sure` : `Confirm all ${number(open.length)}…`;
+  $("pinned-words").textContent = !open.length ? "Next class →" : sure.length ? `Confirm ${number(sure.length)} sure` : open.length > 1 ? `Confirm all ${number(open.length)}…` : "Confirm 1 doubtful…";
   $("pinned-all").hidden = !sure.length || sure.length === open.length;
   $("pinned-all").textContent = `All ${number(open.length)}…`;
   if (last?.key === section?.key) return;

@@ -12,6 +12,11 @@ export function element(tag, className, text) {
   return made;
 }
 
+const TAIL = 9; // letters at the end of a long name that stay visible
+export function twoEnds(name) {
+  return name.length > 2 * TAIL ? [element("span", "head", name.slice(0, -TAIL)), element("span", "tail", name.slice(-TAIL))] : [element("span", "head", name)];
+}
+
 export class Grid {
   // describe(item) returns what a tile shows; onSection gets the section at the top of the screen; onMissing an item without a picture.
   constructor(scroller, canvas, { describe, onSection, onMissing }) {
@@ -81,7 +86,9 @@ export class Grid {
         swatch.style.background = section.color;
         head.append(swatch);
       }
-      head.append(element("span", "", section.title), element("span", "note", section.note));
+      const title = element("span", "name");
+      title.append(...twoEnds(section.title));
+      head.append(title, element("span", "note", section.note));
       this.canvas.append(head);
       this.heads.set(key, head);
     }
@@ -138,7 +145,9 @@ export class Grid {
       const caption = element("span", "caption");
       const swatch = element("i", "swatch");
       swatch.style.background = about.color;
-      caption.append(swatch, element("span", "", about.label || "no label"));
+      const label = element("span", "name");
+      label.append(...twoEnds(about.label || "no label"));
+      caption.append(swatch, label);
       root.append(caption);
       tile.extras.push(caption);
     }

@@ -1,6 +1,6 @@
 // What is shown around the pictures: classes, progress, the selected picture, the palette.
 
-import { element } from "./grid.js";
+import { element, twoEnds } from "./grid.js";
 import { count, levels, number, page, plain } from "./shared.js";
 
 export const $ = (id) => document.getElementById(id);
@@ -124,11 +124,6 @@ export function showClasses(order, counts, current) {
   });
 }
 
-const TAIL = 9; // letters at the end of a long name that stay visible
-function twoEnds(name) {
-  return name.length > 2 * TAIL ? [element("span", "head", name.slice(0, -TAIL)), element("span", "tail", name.slice(-TAIL))] : [element("span", "head", name)];
-}
-
 export function showOutliers(n, current) {
   const button = $("outliers");
   button.hidden = n === 0 && !current;
@@ -239,8 +234,10 @@ export class Palette {
     this.dialog.addEventListener("click", (event) => event.target === this.dialog && this.dialog.close());
   }
 
-  open(classes, candidates) {
+  // Where a new name is expected no class is chosen before something is typed: Enter twice gives no label.
+  open(classes, candidates, { naming }) {
     this.classes = classes;
+    this.naming = naming;
     this.probabilities = new Map(candidates.map(({ label, probability }) => [label, probability]));
     this.input.value = "";
     this.fill();
@@ -255,7 +252,7 @@ export class Palette {
     const found = this.classes.filter((name) => typed.split(/\s+/).every((word) => plain(name).includes(plain(word)))).sort((a, b) => rank(b) - rank(a));
     this.choices = found.map((name) => ({ name, fresh: false }));
     if (typed && !this.classes.includes(typed)) this.choices.push({ name: typed, fresh: true });
-    this.at = 0;
+    this.at = this.naming && !typed ? -1 : 0;
     this.hint.hidden = this.choices.length > 0;
     this.list.replaceChildren(
       ...this.choices.map(({ name, fresh }, i) => {
@@ -275,16 +272,17 @@ export class Palette {
   mark() {
     [...this.list.children].forEach((row, i) => row.setAttribute("aria-selected", i === this.at));
     this.list.children[this.at]?.scrollIntoView({ block: "nearest" });
-    this.input.setAttribute("aria-activedescendant", this.choices.length ? `choice-${this.at}` : "");
+    this.input.setAttribute("aria-activedescendant", this.choices[this.at] ? `choice-${this.at}` : "");
   }
 
   key(event) {
     if (event.key === "ArrowDown" || event.key === "ArrowUp") {
       const step = event.key === "ArrowDown" ? 1 : -1;
-      this.at = (this.at + step + this.choices.length) % Math.max(1, this.choices.length);
+      const n = this.choices.length;
+      this.at = (Math.max(this.at, step > 0 ? -1 : 0) + step + n) % Math.max(1, n);
       this.mark();
     } else if (event.key === "Enter") {
-      this.pick(this.at);
+      if (!event.repeat) this.pick(this.at);
     } else {
       return;
     }

@@ -68,7 +68,7 @@ function noClass() {
 function alike(items) {
   const { item, similar, words, burst } = page.like;
   const found = items.filter((each) => similar.has(each)).sort((a, b) => similar.get(b) - similar.get(a));
-  const [title, note] = burst ? ["Burst of", "each at most 3 seconds after the one before"] : ["Like", "the most similar first"];
+  const [title, note] = burst ? ["Burst of", `each at most ${page.project.burst_seconds} seconds after the one before`] : ["Like", "the most similar first"];
   return [section("like", words ? `Search: ${words}` : `${title} ${page.project.names[item]}`, found, { captions: true, note })];
 }
 

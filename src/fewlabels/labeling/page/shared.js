@@ -1,7 +1,7 @@
 // Shared by all parts of the page: the project, the last state, and what is focused and selected.
 
 export const page = {
-  project: null, // title, names, key, pictures, texts, sounds, noun, searchable
+  project: null, // title, names, key, pictures, texts, sounds, noun, searchable, burst_seconds
   state: null, // labels, confidence, marks ... of all items, replaced by every answer
   layout: null,
   view: "class",

@@ -3,10 +3,11 @@
     w_0 = w,   w_(t+1) = w_t - inner_lr * gradient of CE(support; w_t),   t = 0 .. inner_steps - 1
     loss(w) = CE(queries; w_T)
 
-w are the weights of the backbone and of a linear head with n_way outputs. The gradient of the loss
-goes through the inner gradients (second order) or takes them as constants (`first_order`).
-Batch norms use the statistics of their batch, in training and in tests: the support's in the inner
-steps, the queries' at the end. So queries of an episode are labelled together.
+w are the weights of the backbone and of a linear head with n_way outputs, which starts at zero.
+The gradient of the loss goes through the inner gradients (second order) or takes them as constants
+(`first_order`). Batch norms use the statistics of their batch, in training and in tests: the
+support's in the inner steps, the queries' at the end. So queries of an episode are labelled
+together.
 """
 
 from collections.abc import Callable
@@ -127,6 +128,10 @@ class Maml(System):
                 if isinstance(layer, nn.BatchNorm2d):
                     setattr(parent, name, BatchStatisticsNorm(layer))
         self.head = nn.Linear(self.feature_dim, self.n_way)
+        # The order of an episode's classes is arbitrary, so no output starts ahead of the others
+        # (Ye and Chao, "How to train your MAML to excel in few-shot classification", ICLR 2022).
+        nn.init.zeros_(self.head.weight)
+        nn.init.zeros_(self.head.bias)
         self._recorded: dict[tuple[int, ...], RecordedStep] = {}
 
     def represent(self, images: Tensor) -> Tensor:
