@@ -84,8 +84,8 @@ def serve(monkeypatch) -> Callable[[Path], str]:
     monkeypatch.setattr(session_module, "PAUSE", 0.05)  # a test does not think before it goes on
     ends: list[Callable[[], None]] = []
 
-    def start(folder: Path) -> str:
-        session = Session(Project.open(folder, write=True))
+    def start(folder: Path, **options: str) -> str:
+        session = Session(Project.open(folder, write=True), **options)
         listener = bind(0)
         listener.listen()  # visitors who come early wait
         port = listener.getsockname()[1]

@@ -686,8 +686,17 @@ def test_remarks_and_refusals_name_options_and_archives_a_way_out(here, tmp_path
     done = here("label", tmp_path / "rows.csv", "--output", tmp_path / "labels.csv")
     assert done.code == 2
     assert "got 'a' more than once. Choose another with --column name=COLUMN." in done.stderr
+    (tmp_path / "rows.csv").write_text("id,species,e0,e1\na,x,1,2\nc,y,2,1\nb,,1,1\n")
+    done = here("label", tmp_path / "rows.csv")
+    assert done.code == 2
+    assert "rows.csv has no column 'label', but id, species, e0, e1." in done.stderr
+    assert "Name it with --column label=COLUMN." in done.stderr
+    done = here("label", tmp_path / "labels.csv")
+    assert done.code == 2
+    assert "--column embedding=COLUMN or --column text=COLUMN. Or is it a file of" in done.stderr
+    assert "name the folder of images, and give --labels FILE." in done.stderr
     archive = shutil.make_archive(str(tmp_path / "packed"), "zip", tmp_path / "photos")
     for command in ("label", "serve", "next"):
         done = here(command, archive)
         assert done.code == 2
-        assert "packed.zip is not a folder of images. Not read: 1 .zip files; unpack" in done.stderr
+        assert "packed.zip is not a folder of images. Not read: 1 .zip file; unpack" in done.stderr

@@ -44,11 +44,11 @@ def test_later_images_count_once_and_other_forms_are_named(
     for name in ("a.jxl", "phone/b.JXL"):
         (tmp_path / name).write_bytes(b"x")
     with pytest.raises(
-        FileFormatError, match=r"no image to label. Not read: 1 \.jxl files; export them as JPEG"
+        FileFormatError, match=r"no image to label. Not read: 1 \.jxl file; export them as JPEG"
     ):
         predict_images(model, [tmp_path / "a.jxl"], device="cpu")
     with pytest.raises(
-        FileFormatError, match=r"must hold images.*1 \.jxl files; export them as JPEG"
+        FileFormatError, match=r"must hold images.*1 \.jxl file; export them as JPEG"
     ):
         predict_images(model, [tmp_path / "phone"], device="cpu")
     (photos / "empty.png").touch()
@@ -85,3 +85,9 @@ def test_models_that_are_none(tmp_path, blobs, hide, extraction):
     blobs.save(tmp_path / "f.safetensors")
     with pytest.raises(FileFormatError, match="does not hold a model of fewlabels"):
         Fitted.load(tmp_path / "f.safetensors")
+    (tmp_path / "few.csv").write_text("path,label\n")
+    for path in (tmp_path / "few.csv", tmp_path):
+        with pytest.raises(
+            InputError, match=r"model must be a \.safetensors file .* or a labelling"
+        ):
+            predict_images(path, [tmp_path / "f.safetensors"])

@@ -15,6 +15,8 @@ from fewlabels.labeling.exports import export_labels
 from fewlabels.labeling.label import label_folder
 from fewlabels.labeling.labels_file import read_labels
 from fewlabels.labeling.outputs import folder_names, make_rows, to_csv
+from fewlabels.labeling.predict import predict_images
+from fewlabels.labeling.session import open_session
 from fewlabels.labeling.sorting import move_photos
 from fewlabels.labeling.subclasses import Tree, check_separator
 
@@ -51,6 +53,15 @@ def test_a_surer_threshold_gives_a_class_above(weights, least):
         assert f"{loose.label}/".startswith(f"{strict.label}/")
         below = [i for i, name in enumerate(NAMES) if f"{name}/".startswith(f"{strict.label}/")]
         assert strict.confidence == pytest.approx(p[below].sum())
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.lists(st.floats(0.001, 1), min_size=5, max_size=5), max_size=6))
+def test_many_items_get_what_each_gets_alone(weights):
+    p = np.array([np.array(each) / sum(each) for each in weights]).reshape(-1, 5)
+    tree = Tree(NAMES, "/")
+    alone = {row: tree.find(each, 0.6) for row, each in enumerate(p)}
+    assert tree.find_rows(p, 0.6) == {row: node for row, node in alone.items() if node is not None}
 
 
 def test_rows_fall_back_and_are_no_corrections_when_given_back(tmp_path):
@@ -154,13 +165,34 @@ def test_two_sub_classes_that_look_alike_become_their_class(tmp_path):
             truth.append(name)
     features = FeatureSet.from_arrays(vectors, labels, names=[f"i{i}" for i in range(90)])
     features.save(tmp_path / "f.safetensors")
-    outcome = label_folder(tmp_path / "f.safetensors", sub_classes="/")
+    model = tmp_path / "m.safetensors"
+    outcome = label_folder(tmp_path / "f.safetensors", sub_classes="/", model=model)
     found = [row for row in outcome.rows if row.origin == "model"]
     fallen = [row for row in found if row.label == "animal"]
     assert len(fallen) >= 24  # of 48: nobody can tell these cats from these dogs
     right = {f"i{i}": name for i, name in enumerate(truth)}
     assert all(right[row.path].startswith("animal/") for row in fallen)
     assert all(row.confidence >= 0.8 for row in fallen)
+    # Later items fall back as well: the model remembers, a project is told.
+    FeatureSet.from_arrays(vectors, [-1] * 90, []).save(tmp_path / "later.safetensors")
+    later, _ = predict_images(model, [tmp_path / "later.safetensors"])
+    n_above = sum(row.label == "animal" for row in later)
+    assert n_above >= 24
+    session = open_session(tmp_path / "p", photos=tmp_path / "f.safetensors", sub_classes="/")
+    try:
+        above = session.to_dict(session.thorough())["above"]
+        assert len(above) >= 24
+        assert all(label == "animal" and sure >= 800 for _, label, sure in above)
+        assert {row.label for row in session.rows()} == {*middle, "animal"}
+        session.keep_answer()
+    finally:
+        session.close()
+    plain, _ = predict_images(tmp_path / "p", [tmp_path / "later.safetensors"])
+    assert {row.label for row in plain} == {*middle}
+    told, _ = predict_images(tmp_path / "p", [tmp_path / "later.safetensors"], sub_classes="/")
+    assert sum(row.label == "animal" for row in told) >= 24
+    export_labels(tmp_path / "p", to="csv", output=tmp_path / "o")
+    assert ",animal," in (tmp_path / "o" / "labels.csv").read_text()
     path = tmp_path / "truth.csv"
     with path.open("w", newline="") as file:
         csv.writer(file).writerows([("path", "label"), *right.items()])

@@ -22,6 +22,7 @@ def predict_command(
     ],
     model: options.Model,
     abstain: Abstain = 0.0,
+    sub_classes: options.SubClasses = "",
     column: options.Column = None,
     text_column: options.TextColumn = None,
     device: options.Device = "auto",
@@ -44,6 +45,7 @@ def predict_command(
         abstain=abstain,
         device=device,
         columns=options.columns_by_role(column, text_column),
+        sub_classes=sub_classes,
     )
     for remark in remarks:
         say_remark(remark)

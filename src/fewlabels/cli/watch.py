@@ -18,6 +18,7 @@ def watch_command(
     folder: Annotated[Path, typer.Argument(help="Folder of images.", metavar="FOLDER")],
     model: options.Model,
     abstain: Abstain = 0.0,
+    sub_classes: options.SubClasses = "",
     skip_existing: Annotated[
         bool,
         Option(
@@ -59,7 +60,7 @@ def watch_command(
         return True
 
     try:
-        predictor = Predictor.load(model, device=device)
+        predictor = Predictor.load(model, device=device, sub_classes=sub_classes)
         arriving = watch_folder(
             folder, predictor, wait=wait, abstain=abstain, skip_existing=skip_existing
         )

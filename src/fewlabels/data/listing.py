@@ -134,7 +134,11 @@ def remark_unreadable(names: Iterable[str]) -> list[str]:
     ways: dict[str, list[str]] = {}
     for suffix, n in sorted(found.items()):
         ways.setdefault(UNREADABLE[suffix], []).append(f"{n:,} {suffix}")
-    return [f"Not read: {' and '.join(files)} files; {way}." for way, files in ways.items()]
+    remarks = []
+    for way, files in ways.items():
+        are = "file" if [each.split()[0] for each in files] == ["1"] else "files"
+        remarks.append(f"Not read: {' and '.join(files)} {are}; {way}.")
+    return remarks
 
 
 def collect(

@@ -69,6 +69,7 @@ class TableRows(NamedTuple):
     images: list[str] | None = None  # paths
     audio: list[str] | None = None
     text_column: str = ""
+    unlabelled_columns: tuple[str, ...] = ()  # all columns, where none of them is of labels
 
 
 def read_rows(
@@ -114,6 +115,7 @@ def read_rows(
         shown["image"],
         shown["audio"],
         chosen["text"] or "",
+        () if label is not None else tuple(table.columns),
     )
 
 
@@ -141,11 +143,14 @@ def _to_text(value: Any) -> str:
 
 
 def _no_vectors(table: Table, *, texts: bool = False) -> InputError:
-    or_texts, or_name = (", or a column of texts", " or {'text': COLUMN}") if texts else ("", "")
+    or_texts, or_name = (
+        (", or a column of texts", " or columns={'text': COLUMN}") if texts else ("", "")
+    )
     return InputError(
         f"a table must hold a column 'embedding', or columns e0, e1, ...{or_texts}, got "
         f"{listing(table.columns, most=MOST_SHOWN)}. "
-        f"Name it with columns={{'embedding': COLUMN}}{or_name}."
+        f"Name it with columns={{'embedding': COLUMN}}{or_name}. "
+        "Or is it a file of labels? Then name the folder of images, and give labels=FILE."
     )
 
 

@@ -66,6 +66,14 @@ class ClassSize(NamedTuple):
     low: int
     high: int
 
+    def describe(self) -> str:
+        """The interval in words.
+
+        >>> ClassSize(7.2, 5, 9).describe(), ClassSize(3, 3, 3).describe()
+        ('5 to 9', '3')
+        """
+        return f"{self.low:,}" + (f" to {self.high:,}" if self.high > self.low else "")
+
 
 class Contradiction(NamedTuple):
     """A given label that the model, with this label hidden, contradicts."""

@@ -63,11 +63,13 @@ def make_download(session: Session, name: str, folder: Path) -> Path:
         file = folder / OTHERS[name][0]
         command = shlex.join(["fewlabels", "label", str(project), f"--{name}", file.name])
         how: dict[str, Any] = {name: file, "command": command}
-        label_folder(project, method=session.method, settings=session.settings, **how)
+        how |= {"method": session.method, "settings": session.settings}
+        label_folder(project, sub_classes=session.sub_classes, **how)
         return file
     if name not in format_names():
         raise unknown_choice("name", name, [*format_names(), *OTHERS])
-    written = export_labels(project, to=name, output=folder / "out", link=True).output
+    how = {"link": True, "sub_classes": session.sub_classes}
+    written = export_labels(project, to=name, output=folder / "out", **how).output
     files = sorted(path for path in written.rglob("*") if path.is_file())
     if len(files) == 1:
         return files[0]

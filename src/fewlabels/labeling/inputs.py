@@ -492,6 +492,9 @@ def _read_table(
     }
     given, true = _read_given(names, own, labels, truth)
     if enough:
+        if labels is None and (there := rows.unlabelled_columns):
+            words = f"{named.path.name} has no column 'label', but {listing(there, most=8)}. "
+            given = given._replace(remarks=(words + "Name it with columns={'label': COLUMN}.",))
         _check_enough(given, tuple(names), noun="row" if rows.texts is None else "text")
     features, provenance, backbone = rows.features, {"file": named.path.name}, ""
     if encodes:

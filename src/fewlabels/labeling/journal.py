@@ -579,9 +579,14 @@ class Journal:
 
     def keep_model_labels(self, labels: Iterable[tuple[str, ModelLabel]]) -> None:
         """Replace all labels of the model."""
-        time = _now()
+        time, labels = _now(), list(labels)
         with self._change():
             self._db.execute("DELETE FROM model_labels")
+            # The class above a doubtful sub-class may have no label of its own.
+            self._db.executemany(
+                "INSERT OR IGNORE INTO classes (name) VALUES (?)",
+                [(name,) for name in dict.fromkeys(found.label for _, found in labels)],
+            )
             self._db.executemany(
                 "INSERT INTO model_labels VALUES ((SELECT id FROM items WHERE name = ?), "
                 "(SELECT id FROM classes WHERE name = ?), ?, ?, ?)",

@@ -92,9 +92,10 @@ def _remark_unknown(
         return ()
     shown = listing(unknown, most=MOST_SHOWN)
     if refuse:
+        such = f", such as '{_short(names[0])}'" if names else ""
         raise InputError(
             f"{path}: none of its {count(len(unknown), 'path')} is among the {len(names):,} items: "
-            f"{shown}. Correct them: paths are relative to the folder of images."
+            f"{shown}. Correct them: paths are relative to the folder of images{such}."
         )
     return (f"{path}: {count(len(unknown), 'path')} not found, left out: {shown}.",)
 

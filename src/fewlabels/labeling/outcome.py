@@ -128,6 +128,7 @@ class Outcome:
     contradictions: list[Contradiction]  # labels that look wrong
     hidden_right: dict[str, int]  # hidden labels that simpler methods predict, by name in words
     remarks: tuple[str, ...]
+    sub_classes: str = ""  # what stands between class and sub-class
 
     @cached_property
     def sizes(self) -> list[ClassSize]:
@@ -264,7 +265,7 @@ class Outcome:
             if self.hidden_right:
                 lines.append(describe_rivals(self.estimate, self.hidden_right))
         named = zip(self.class_names, self.sizes, strict=True)
-        sizes = (f"{name} {size.low:,} to {size.high:,}" for name, size in named)
+        sizes = (f"{name} {size.describe()}" for name, size in named)
         lines.append(f"{noun.capitalize()}s per class: {listing(sizes, most=MOST_SHOWN)}.")
         if self.contradictions:
             names, classes = self.inputs.collection.names, self.class_names
@@ -419,6 +420,7 @@ def label_inputs(
         wrong,
         hidden_right,
         (*inputs.remarks, *remarks),
+        sub_classes,
     )
 
 

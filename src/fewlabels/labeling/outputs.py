@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+import numpy as np
+
 from fewlabels.errors import InputError, MissingExtraError
 from fewlabels.io.cache import remember_links
 from fewlabels.io.files import (
@@ -26,7 +28,7 @@ from fewlabels.labeling.answer import Answer
 from fewlabels.labeling.collection import Collection
 from fewlabels.labeling.journal import MODEL, PERSON, GivenLabel
 from fewlabels.labeling.journal import NONE as NO_CLASS
-from fewlabels.labeling.subclasses import Tree, check_separator, split_label
+from fewlabels.labeling.subclasses import Node, Tree, check_separator, split_label
 from fewlabels.labeling.suggestions import LIMITS
 
 UNKNOWN_FOLDER = "unlabelled"  # of images that the model left without a label
@@ -66,7 +68,7 @@ def check_abstain(abstain: float, accuracy: float | None = None) -> None:
     if accuracy is not None and (not 0 < accuracy <= 1 or abstain):
         beside = f" beside abstain={abstain:g}" if abstain else ""
         raise InputError(
-            "accuracy must be above 0 and up to 1, and it is given instead of abstain, "
+            "accuracy must be above 0 and up to 1, without a confidence beside it, "
             f"got {accuracy:g}{beside}. 0.95 leaves out labels until 95 % of the others are right."
         )
     if not 0 <= abstain <= 1:
@@ -103,8 +105,14 @@ def make_rows(
             the class above it is sure (0.8, or `abstain`), the label is that class.
     """
     people = people or {}
-    tree = Tree(class_names, sub_classes) if sub_classes else None
     check_abstain(abstain)
+    sure_from = abstain or LIMITS.doubtful
+    above: dict[int, Node] = {}
+    if sub_classes and answer is not None:
+        doubtful = np.flatnonzero(answer.confidences[: len(names)] < sure_from)
+        tree = Tree(class_names, sub_classes)
+        nodes = tree.find_rows(answer.probabilities[doubtful], sure_from)
+        above = {int(doubtful[place]): node for place, node in nodes.items()}
     order, top = (None, None) if answer is None else answer.top_two
     rows = []
     for row, name in enumerate(names):
@@ -122,13 +130,10 @@ def make_rows(
             first, second = (class_names[number] for number in order[row])
             confidence, margin = float(top[row, 0]), float(top[row, 0]) - float(top[row, 1])
             kept = confidence >= abstain
-            sure_from = abstain or LIMITS.doubtful
-            if tree is not None and answer is not None and confidence < sure_from:
-                found = tree.find(answer.probabilities[row], sure_from)
-                if found is not None:
-                    second = second if found.label == first else first
-                    first, confidence, margin = found
-                    kept = True
+            if row in above:
+                second = second if above[row].label == first else first
+                first, confidence, margin = above[row]
+                kept = True
             rows.append(
                 LabelRow(
                     name,
@@ -327,7 +332,7 @@ def file_into_folders(
         source = collection.path(row)
         if source is None:
             continue
-        target = folder / folders.get(item.label, UNKNOWN_FOLDER) / Path(item.path).name
+        target = folder / folders.get(item.label, UNKNOWN_FOLDER) / source.name
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             target, there = _find_place(source, target, filed)

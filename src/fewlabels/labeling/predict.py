@@ -31,6 +31,7 @@ from fewlabels.labeling.inputs import Named, read_inputs
 from fewlabels.labeling.outcome import Outcome, label_inputs
 from fewlabels.labeling.outputs import LabelRow, check_abstain, make_rows
 from fewlabels.labeling.project import is_project
+from fewlabels.labeling.subclasses import check_separator
 
 
 def check_model(path: Path) -> None:
@@ -60,7 +61,11 @@ def save_model(path: Path, outcome: Outcome) -> None:
     if fitted is None:
         raise InputError("outcome must be a thorough answer, got a quick one.")
     inputs = outcome.inputs
-    about = {"backbone": inputs.backbone, "provenance": inputs.collection.provenance}
+    about = {
+        "backbone": inputs.backbone,
+        "provenance": inputs.collection.provenance,
+        "sub_classes": outcome.sub_classes,
+    }
     replace(fitted, class_names=outcome.class_names).save(path, about=about)
 
 
@@ -85,18 +90,32 @@ class Predictor:
     source: str  # in messages
     device: str = "auto"
     text_column: str = ""  # of the table that it was made from, "" if it was made from no texts
+    sub_classes: str = ""  # what stands between class and sub-class, as in `make_rows`
 
     @classmethod
-    def load(cls, source: str | Path, *, device: str = "auto") -> Self:
-        """From a file that `save_model` wrote, or from a project as it is now."""
+    def load(cls, source: str | Path, *, device: str = "auto", sub_classes: str = "") -> Self:
+        """From a file that `save_model` wrote, or from a project as it is now.
+
+        Args:
+            source: The file or the project.
+            device: Where the network runs.
+            sub_classes: What stands between class and sub-class; what the file tells if left out.
+        """
+        check_separator(sub_classes)
         source = Path(source)
         if is_project(source):
             outcome = label_inputs(read_inputs(source), none_of_these=False)
-            return cls.of(outcome, str(source), device=device)
+            return replace(cls.of(outcome, str(source), device=device), sub_classes=sub_classes)
+        if source.is_dir() or (source.is_file() and source.suffix.lower() != ".safetensors"):
+            raise InputError(
+                "model must be a .safetensors file that `fewlabels label --model` wrote, or a "
+                f"labelling project, got {source}."
+            )
         fitted, header = Fitted.load(source)
-        return cls._known(
+        found = cls._known(
             fitted, header.get("backbone", ""), header.get("provenance", {}), str(source), device
         )
+        return replace(found, sub_classes=sub_classes or str(header.get("sub_classes", "")))
 
     @classmethod
     def of(cls, outcome: Outcome, source: str, *, device: str = "auto") -> Self:
@@ -145,7 +164,14 @@ class Predictor:
     ) -> list[LabelRow]:
         """Labels of vectors, (N, D), as rows."""
         answer = Answer(self.fitted.predict_proba(features))
-        return make_rows(names, self.fitted.class_names, answer, {}, abstain=abstain)
+        return make_rows(
+            names,
+            self.fitted.class_names,
+            answer,
+            {},
+            abstain=abstain,
+            sub_classes=self.sub_classes,
+        )
 
     def label_images(
         self, images: ImageSet, *, abstain: float = 0.0, keep: bool = True
@@ -187,6 +213,7 @@ def predict_images(
     abstain: float = 0.0,
     device: str = "auto",
     columns: Mapping[str, str] | None = None,
+    sub_classes: str = "",
 ) -> tuple[list[LabelRow], list[str]]:
     """Labels of images, folders of images, or one file of features or texts; and remarks.
 
@@ -196,9 +223,11 @@ def predict_images(
         abstain: Confidence below which the label is left out.
         device: Where the network runs.
         columns: Of a table, as in `label_folder`; the column of texts is that of the model.
+        sub_classes: What stands between class and sub-class, as in `label_folder`; what the model
+            was made with if left out.
     """
     check_abstain(abstain)
-    predictor = Predictor.load(model, device=device)
+    predictor = Predictor.load(model, device=device, sub_classes=sub_classes)
     others = [str(path) for path in paths if path.is_file() and is_unreadable(path.name)]
     paths = [path for path in paths if str(path) not in others]
     if not paths:

@@ -191,6 +191,7 @@ def make_app(session: Session, *, token: str, port: int, host: str = HOST) -> Fa
             "texts": None if collection.texts is None else [*map(shorten, collection.texts)],
             "sounds": collection.shown is not None and collection.shown.audio is not None,
             "noun": collection.noun,
+            "separator": session.sub_classes,
             "burst_seconds": BURST_SECONDS,
             "searchable": knows_words(session.project.backbone),
         }

@@ -59,6 +59,7 @@ from fewlabels.labeling.outputs import LabelRow, make_rows
 from fewlabels.labeling.places import place
 from fewlabels.labeling.project import Project, check_place, is_project
 from fewlabels.labeling.state import State, Told
+from fewlabels.labeling.subclasses import check_separator
 from fewlabels.labeling.suggestions import LIMITS, list_outliers, suggest
 
 PAUSE = 0.35  # seconds without a decision before the thorough answer is computed
@@ -79,6 +80,7 @@ class Session:
         method: str = DEFAULT_METHOD,
         settings: Mapping[str, str] | None = None,
         person: str = "",
+        sub_classes: str = "",
         on_progress: Callable[[Progress], None] | None = None,
     ) -> None:
         """Start the session.
@@ -89,10 +91,12 @@ class Session:
             method: Name of the method.
             settings: Values of its knobs other than the defaults, by name.
             person: Who decides, where a decision does not tell.
+            sub_classes: What stands between class and sub-class, as in `make_rows`.
             on_progress: Called before and after each of the two steps that take seconds.
         """
         self.project, self.person = project, check_person(person)
-        self.method, self.settings = method, settings
+        check_separator(sub_classes)
+        self.method, self.settings, self.sub_classes = method, settings, sub_classes
         self.collection = project.load() if collection is None else collection
         self.prior = project.prior
         dataset = self.collection.provenance.get("dataset")
@@ -107,7 +111,7 @@ class Session:
         )
         report(Progress("compare", n, n))
         self._lock = threading.Lock()  # one decision at a time
-        self._told = Told(self.collection)
+        self._told = Told(self.collection, sub_classes)
         self._placing = threading.Lock()
         self._places: NDArray[np.float32] | None = None
         self._wake, self._stop = threading.Event(), threading.Event()
@@ -230,6 +234,7 @@ class Session:
             abstain=abstain,
             marks=marks,
             people=state.people,
+            sub_classes=self.sub_classes,
         )
 
     def thorough(self) -> State:
@@ -498,7 +503,13 @@ class Session:
         """Write the model's labels to the journal, for other programs to read."""
         if state.answer is None:
             return
-        rows = make_rows(self.collection.names, state.active, state.answer, state.given)
+        rows = make_rows(
+            self.collection.names,
+            state.active,
+            state.answer,
+            state.given,
+            sub_classes=self.sub_classes,
+        )
         self.project.journal.keep_model_labels(
             (row.path, ModelLabel(row.label, row.confidence, row.margin))
             for row in rows
@@ -522,6 +533,7 @@ def open_session(
     method: str = DEFAULT_METHOD,
     settings: Mapping[str, str] | None = None,
     class_from: str = DEEPEST,
+    sub_classes: str = "",
     boxes: Path | None = None,
     every: float | None = None,
     person: str = "",
@@ -539,6 +551,7 @@ def open_session(
         method: Name of the method.
         settings: Values of its knobs other than the defaults, by name.
         class_from: Which sub-folder names the class in a new project, as in `label_folder`.
+        sub_classes: What stands between class and sub-class, as in `label_folder`.
         boxes: In a new project: boxes in the images of the folder, as in `label_folder`.
         every: In a new project: seconds between two frames of its videos, as in `label_folder`.
         person: Who decides, where a decision does not tell.
@@ -547,6 +560,7 @@ def open_session(
         on_remark: Gets the remarks about images and labels.
     """
     check_method(method, settings)
+    check_separator(sub_classes)
     person = check_person(person)
     collection, remarks = None, []
     if photos is None and not is_project(folder) and _is_photos(folder):
@@ -595,6 +609,7 @@ def open_session(
             method=method,
             settings=settings,
             person=person,
+            sub_classes=sub_classes,
             on_progress=on_progress,
         )
     except BaseException:

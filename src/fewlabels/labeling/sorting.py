@@ -86,7 +86,7 @@ def move_photos(
             n_links += 1
         else:
             name = names.get(folder, folder)
-            moves.append(Move(item.file.absolute(), _free(place / name, item.path, taken)))
+            moves.append(Move(item.file.absolute(), _free(place / name, item.file.name, taken)))
             counts[name] += 1
     if not moves:
         raise InputError("there are no labelled images to move. Label them first.")
@@ -116,12 +116,12 @@ def _folder_of(item: Item, abstain: float) -> str:
     return item.label
 
 
-def _free(folder: Path, path: str, taken: dict[Path, set[str]]) -> Path:
+def _free(folder: Path, name: str, taken: dict[Path, set[str]]) -> Path:
     """A path in a folder where nothing is and nothing will be, even where case does not count."""
     if folder not in taken:
         there = folder.iterdir() if folder.is_dir() else ()
         taken[folder] = {each.name.lower() for each in there}
-    name, number = PurePosixPath(path).name, 2
+    number = 2
     stem, suffix = PurePosixPath(name).stem, PurePosixPath(name).suffix
     while name.lower() in taken[folder]:
         name, number = f"{stem}-{number}{suffix}", number + 1

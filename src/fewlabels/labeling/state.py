@@ -23,6 +23,7 @@ from fewlabels.labeling.journal import (
     Batch,
     GivenLabel,
 )
+from fewlabels.labeling.subclasses import Tree
 from fewlabels.labeling.suggestions import LIMITS, advise, doubtful_below
 
 PERMILLE = 1000  # confidences are sent as whole numbers
@@ -120,8 +121,14 @@ def _differences(
 class Told:
     """States of a collection as the page is told them."""
 
-    def __init__(self, collection: Collection) -> None:
-        self.collection = collection
+    def __init__(self, collection: Collection, sub_classes: str = "") -> None:
+        """Begin.
+
+        Args:
+            collection: The items.
+            sub_classes: What stands between class and sub-class; "" where there are none.
+        """
+        self.collection, self.sub_classes = collection, sub_classes
         self._shown: dict[int, Shown] = {}  # by version
 
     def to_dict(self, state: State, since: int | None = None) -> dict[str, Any]:
@@ -159,8 +166,22 @@ class Told:
             "undo": None if state.undo is None else state.undo._asdict(),
             "redo": None if state.redo is None else state.redo._asdict(),
             "conflicts": [[row, dict(each)] for row, each in state.conflicts.items()],
+            "above": self._sure_above(state) if self.sub_classes else [],
             "advice": advise(answer, numbers, estimate, noun=self.collection.noun),
         }
+
+    def _sure_above(self, state: State) -> list[tuple[int, str, int]]:
+        """Of items whose sub-class is doubtful: row, the class above that is sure, thousandths."""
+        if state.answer is None or state.estimate is None:  # then nothing is called sure
+            return []
+        is_open = np.array([state.is_open(name) for name in self.collection.names])
+        rows = np.flatnonzero(is_open & (state.answer.confidences < LIMITS.doubtful))
+        tree = Tree(state.active, self.sub_classes)
+        found = tree.find_rows(state.answer.probabilities[rows], LIMITS.doubtful)
+        return [
+            (int(rows[place]), node.label, int(PERMILLE * node.confidence))
+            for place, node in sorted(found.items())
+        ]
 
     def _show(self, state: State) -> Shown:
         """What the page shows of each item; kept for the differences to later states."""

@@ -65,18 +65,30 @@ class Tree:
 
     def find(self, probabilities: NDArray[np.floating], least: float) -> Node | None:
         """The deepest class with at least this probability, (W,); None if there is none."""
-        here: tuple[str, ...] = ()
-        sure: tuple[tuple[str, ...], float] | None = None
-        while children := self._children.get(here):
-            sums = [float(probabilities[self._below[path]].sum()) for path in children]
-            best = int(np.argmax(sums))
-            if sums[best] < least:
-                break
-            here, sure = children[best], (children[best], min(sums[best], 1.0))
-        if sure is None:
-            return None
-        path, confidence = sure
-        others = probabilities[~self._below[path]]
-        return Node(
-            self._names[path], confidence, confidence - (float(others.max()) if len(others) else 0)
-        )
+        return self.find_rows(probabilities[None], least).get(0)
+
+    def find_rows(self, probabilities: NDArray[np.floating], least: float) -> dict[int, Node]:
+        """As `find` for many items, (N, W): by row, without those that have none."""
+        found: dict[int, Node] = {}
+        open_paths: list[tuple[tuple[str, ...], NDArray[np.int64]]] = [
+            ((), np.arange(len(probabilities)))
+        ]
+        while open_paths:
+            above, rows = open_paths.pop()
+            children = self._children.get(above)
+            if children is None:
+                continue
+            p = probabilities[rows]
+            sums = np.stack([p[:, self._below[path]].sum(axis=1) for path in children], axis=1)
+            best, most = sums.argmax(axis=1), sums.max(axis=1)
+            for number, path in enumerate(children):
+                chosen = (best == number) & (most >= least)
+                if not chosen.any():
+                    continue
+                others = p[chosen][:, ~self._below[path]].max(axis=1, initial=0)
+                confidences = np.minimum(most[chosen], 1)
+                for row, each, other in zip(rows[chosen], confidences, others, strict=True):
+                    node = Node(self._names[path], float(each), float(each) - float(other))
+                    found[int(row)] = node  # in the place of what is above it
+                open_paths.append((path, rows[chosen]))
+        return found

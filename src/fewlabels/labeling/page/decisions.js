@@ -171,6 +171,7 @@ export function setState(answer) {
   page.state = { ...answer, classes: [...answer.classes], colors: [...answer.colors], labels: [...answer.labels], confidence: [...answer.confidence], marks: [...answer.marks] };
   page.state.outliers = new Map(answer.outliers); // item: thousandths
   page.state.conflicts = new Map(answer.conflicts); // item: opinions by person
+  page.state.above = new Map(answer.above.map(([item, label, sure]) => [item, { label, sure }])); // of doubtful sub-classes: the class that is sure
   $("grid").setAttribute("aria-busy", String(!answer.settled));
 }
 

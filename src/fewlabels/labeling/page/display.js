@@ -7,7 +7,7 @@ import { Layout } from "./layout.js";
 import { drawMap, revealOnMap } from "./map.js";
 import { $, color, percent, showCandidates, showClasses, showHistory, showOutliers, showPicture, showProgress } from "./panels.js";
 import { byName, matches, sections } from "./sections.js";
-import { acting, beginning, className, count, doubtful, largePicture, mark, mine, none, noun, number, outliers, page, percentWrong, picture, skipped } from "./shared.js";
+import { acting, beginning, className, count, doubtful, largePicture, lastLevel, mark, mine, none, noun, number, outliers, page, percentWrong, picture, skipped } from "./shared.js";
 
 const SIZES = [72, 88, 112, 144, 192];
 const DETAILS = 90; // milliseconds without a move before the candidates of an image are requested
@@ -45,14 +45,16 @@ function describe(item) {
   const { state, project } = page;
   const label = none(item) ? "none of these" : className(item);
   const strange = state.outliers.get(item);
-  const guess = beginning() ? "a guess" : `${percent(state.confidence[item])} sure`;
+  const above = mine(item) ? undefined : state.above.get(item);
+  const only = above ? `; ${above.label} is ${percent(above.sure)} sure` : "";
+  const guess = beginning() ? "a guess" : `${percent(state.confidence[item])} sure${only}`;
   const who = { 1: "your label", 2: "given label", 3: "confirmed with others", 4: "your decision", 5: "skipped", 6: opinions(item) }[mark(item)];
   const words = who ?? (!label ? "" : strange ? `${percent(strange)} none of these` : guess);
   return {
     name: project.names[item],
     picture: picture(item),
     text: page.project.texts?.[item],
-    label: label && beginning() && !who ? `${label}?` : label,
+    label: above && !who ? `${above.label} (${lastLevel(label)}?)` : label && beginning() && !who ? `${label}?` : label,
     color: state.labels[item] < 0 ? "var(--line)" : color(state.labels[item]),
     words: [project.names[item], project.texts?.[item], label || "no label", words, page.missing.has(item) && "file is missing"].filter(Boolean).join(", "),
     note: page.missing.has(item) ? "File is missing" : !who && strange && label ? `Probably none of your classes (${percent(strange)}); closest: ${label}` : [label || "no label", words].filter(Boolean).join(", "),

@@ -1,7 +1,7 @@
 // What is shown around the pictures: classes, progress, the selected picture, the palette.
 
 import { element, twoEnds } from "./grid.js";
-import { count, number, page, plain } from "./shared.js";
+import { count, levels, number, page, plain } from "./shared.js";
 
 export const $ = (id) => document.getElementById(id);
 
@@ -58,19 +58,53 @@ export function showProgress(tally, { estimate, advice, undo, redo }, amongOutli
   $("undo-what").textContent = undo ? batchWords(undo) : "";
 }
 
+// The rows of the list of classes: one per class, and one above sub-classes whose class has no label of its own.
+function tree(order, counts) {
+  const rows = [];
+  const shown = new Map(); // rows by path
+  for (const way of order) {
+    const path = levels(page.state.classes[way]);
+    path.forEach((title, depth) => {
+      const key = JSON.stringify(path.slice(0, depth + 1));
+      const last = depth === path.length - 1;
+      if (!last && shown.has(key)) shown.get(key).n += counts[way].all;
+      if (!last && shown.has(key)) return;
+      const row = { depth, title, n: counts[way].all, way: last ? way : undefined };
+      shown.set(key, row);
+      rows.push(row);
+    });
+  }
+  return rows;
+}
+
+function classRow(isHeading) {
+  const row = element("li", isHeading ? "above" : "");
+  if (isHeading) row.append(element("span", "name"), element("span", "n all"));
+  else {
+    const button = element("button");
+    button.type = "button";
+    button.append(element("i", "swatch"), element("span", "name"), element("span", "n"), element("span", "n all"));
+    row.append(button);
+  }
+  return row;
+}
+
 // Rows are updated in place, so that the keyboard focus and the scroll position stay.
 export function showClasses(order, counts, current) {
   const list = $("classes");
   $("n-classes").textContent = nClasses(order.length);
-  while (list.children.length > order.length) list.lastChild.remove();
-  order.forEach((way, i) => {
-    if (!list.children[i]) {
-      const row = element("li");
-      const button = element("button");
-      button.type = "button";
-      button.append(element("i", "swatch"), element("span", "name"), element("span", "n"), element("span", "n all"));
-      row.append(button);
-      list.append(row);
+  const rows = tree(order, counts);
+  while (list.children.length > rows.length) list.lastChild.remove();
+  rows.forEach(({ way, depth, title, n }, i) => {
+    const isHeading = way === undefined;
+    if (list.children[i]?.classList.contains("above") === !isHeading) list.children[i].replaceWith(classRow(isHeading));
+    if (!list.children[i]) list.append(classRow(isHeading));
+    list.children[i].style.setProperty("--depth", depth);
+    if (isHeading) {
+      const [name, all] = list.children[i].children;
+      name.textContent = title;
+      all.textContent = number(n);
+      return;
     }
     const button = list.children[i].firstChild;
     const [dot, name, some, all] = button.children;
@@ -81,7 +115,7 @@ export function showClasses(order, counts, current) {
     const between = size ? ` (in truth ${number(size[0])} to ${number(size[1])})` : "";
     button.title = `${label}: ${count(counts[way].all, "image")}${between}, ${number(doubtful)} doubtful. Right click: rename, merge or delete.`;
     dot.style.background = color(way);
-    if (name.textContent !== label) name.replaceChildren(...twoEnds(label));
+    if (name.textContent !== title) name.replaceChildren(...twoEnds(title));
     some.textContent = doubtful ? number(doubtful) : "";
     some.className = doubtful ? "n some" : "n";
     all.textContent = number(counts[way].all);

@@ -1,7 +1,7 @@
 // Which images are shown together, in which order.
 
 import { color } from "./panels.js";
-import { className, contested, count, doubtful, mark, mine, none, number, outliers, page, percentWrong, skipped } from "./shared.js";
+import { className, contested, count, doubtful, levels, mark, mine, none, number, outliers, page, percentWrong, skipped } from "./shared.js";
 
 export function matches(item) {
   if (!page.filter) return true;
@@ -72,7 +72,13 @@ function alike(items) {
   return [section("like", words ? `Search: ${words}` : `${title} ${page.project.names[item]}`, found, { captions: true, note })];
 }
 
-export const byName = () => page.state.classes.map((_, i) => i).sort((a, b) => NAMES.compare(page.state.classes[a], page.state.classes[b]));
+// Sub-classes follow their class.
+function compare(one, other) {
+  const [a, b] = [levels(one), levels(other)];
+  const i = a.findIndex((part, depth) => depth >= b.length || NAMES.compare(part, b[depth]));
+  return i < 0 ? a.length - b.length : i >= b.length ? 1 : NAMES.compare(a[i], b[i]);
+}
+export const byName = () => page.state.classes.map((_, i) => i).sort((a, b) => compare(page.state.classes[a], page.state.classes[b]));
 
 function byClass(items) {
   const { state } = page;

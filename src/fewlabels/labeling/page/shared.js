@@ -43,6 +43,13 @@ export const percentWrong = () => Math.round(100 * (1 - (page.state.estimate?.ac
 // Images that probably belong to no class, the most probable first.
 export const outliers = () => [...page.state.outliers.keys()].filter((item) => !mine(item) && !skipped(item));
 export const className = (item) => (page.state.labels[item] < 0 ? "" : page.state.classes[page.state.labels[item]]);
+// The levels of a class: "animal/dog" is a dog, and an animal; one level without a separator.
+export const levels = (name) => {
+  const { separator } = page.project;
+  const found = separator ? name.split(separator).map((part) => part.trim()).filter(Boolean) : [];
+  return found.length ? found : [name];
+};
+export const lastLevel = (name) => levels(name).at(-1);
 export const picture = (item) => (page.project.pictures ? `/thumbnail/${item}?v=${page.project.key}` : "");
 export const largePicture = (item, full = false) => `/picture/${item}?v=${page.project.key}${full ? "&full=true" : ""}`;
 
