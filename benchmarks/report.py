@@ -471,8 +471,8 @@ def presence_part(report: dict[str, Any]) -> list[str]:
         "`benchmarks/rivals.py presence`: accuracy in % at 1 / 5 shots. The first four columns: "
         "novel classes of CIFAR-FS, own WRN, 75 queries in 5 ways and 60 in 20; the last: CUB, own "
         "ResNet18, 150 queries in 50 ways. With the 95 % interval and, in brackets, the number of "
-        "episodes: as many as bring the interval to ± 1 point, or as four seconds of one processor "
-        "allow (`am` and `alpha-am`: twelve). A dash: more than one second per episode.",
+        "episodes: as many as bring the interval to ± 1 point, or as a few seconds of one "
+        "processor allow (`am` and `alpha-am`: twelve). A dash: more than one second per episode.",
         "",
         f"| method | {' | '.join(regimes)} |",
         "|---|" + "--:|" * len(regimes),
