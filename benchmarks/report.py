@@ -1,6 +1,7 @@
 """BENCHMARKS.md from the raw results: no number in it is typed. `make bench` runs this last."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -205,6 +206,29 @@ def names_table(report: dict[str, Any]) -> list[str]:
             f"| {cell['folder']} | {cell['n_shot']} | {alone} | {without} "
             f"| {cell['with names']:.1f} |"
         )
+    return lines
+
+
+def tables_part(report: dict[str, Any]) -> list[str]:
+    """Table of benchmarks/results/tables.json."""
+    cells = {(cell["table"], cell["k"]): cell for cell in report["cells"]}
+    shots = sorted({k for _, k in cells})
+    lines = [
+        "## Tables",
+        "",
+        "`benchmarks/tables.py`: tables of few columns, k random labels per class; accuracy on the "
+        f"other rows in %, mean of {report['draws']} draws. Folder method with the preprocessing "
+        'for features of networks ("features") and with that for measurements, which up to 32 '
+        "columns get; logistic regression of scikit-learn on standardized columns.",
+        "",
+        f"| table | columns | way | {' | '.join(f'k = {k}' for k in shots)} |",
+        f"|---|--:|---|{'--:|' * len(shots)}",
+    ]
+    for table in dict.fromkeys(name for name, _ in cells):
+        found = [cells[table, k] for k in shots]
+        for way in found[0]["accuracy"]:
+            values = " | ".join(f"{cell['accuracy'][way]:.1f}" for cell in found)
+            lines.append(f"| {table} | {found[0]['n_columns']} | {way} | {values} |")
     return lines
 
 
@@ -538,17 +562,34 @@ def sizes_part(report: dict[str, Any]) -> list[str]:
     return lines
 
 
+# Parts of the page in their order, and the file in benchmarks/results/ that each is made from.
+PARTS: tuple[tuple[str, Callable[[dict[str, Any]], list[str]]], ...] = (
+    ("cpu", cpu_part),
+    ("h200", gpu_part),
+    ("folders", folder_part),
+    ("tables", tables_part),
+    ("encoders", encoders_part),
+    ("next_labels", next_part),
+    ("sensitivity", sensitivity_part),
+    ("serve", serve_part),
+    ("page", page_part),
+    ("drills", drills_part),
+    ("oracles", oracle_part),
+    ("rivals", order_part),
+    ("rivals", presence_part),
+    ("unknown_sizes", sizes_part),
+)
+
+
+def read(name: str) -> dict[str, Any]:
+    """A file of raw results."""
+    found: dict[str, Any] = json.loads((HERE / "results" / f"{name}.json").read_text())
+    return found
+
+
 def main() -> None:
     """Write BENCHMARKS.md."""
-    names = (
-        *("cpu", "h200", "folders", "encoders", "next_labels", "sensitivity", "serve", "page"),
-        *("drills", "oracles", "rivals", "unknown_sizes"),
-    )
-    cpu, gpu, folders, encoders, following, sensitivity, served, page, drills, *others = (
-        json.loads((HERE / "results" / f"{name}.json").read_text()) for name in names
-    )
-    oracles, rivals, sizes = others
-    head = [
+    lines = [
         "# Benchmarks",
         "",
         "Made by `benchmarks/report.py` from the raw outputs in `benchmarks/results/`. Measure "
@@ -557,40 +598,10 @@ def main() -> None:
         "what was tried for unknown class sizes: [docs/rivals.md](docs/rivals.md).",
         "",
     ]
-    fill_docs(encoders)
-    (HERE.parent / "BENCHMARKS.md").write_text(
-        "\n".join(
-            [
-                *head,
-                *cpu_part(cpu),
-                "",
-                *gpu_part(gpu),
-                "",
-                *folder_part(folders),
-                "",
-                *encoders_part(encoders),
-                "",
-                *next_part(following),
-                "",
-                *sensitivity_part(sensitivity),
-                "",
-                *serve_part(served),
-                "",
-                *page_part(page),
-                "",
-                *drills_part(drills),
-                "",
-                *oracle_part(oracles),
-                "",
-                *order_part(rivals),
-                "",
-                *presence_part(rivals),
-                "",
-                *sizes_part(sizes),
-                "",
-            ]
-        )
-    )
+    for name, write in PARTS:
+        lines += [*write(read(name)), ""]
+    fill_docs(read("encoders"))
+    (HERE.parent / "BENCHMARKS.md").write_text("\n".join(lines))
 
 
 if __name__ == "__main__":

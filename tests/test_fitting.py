@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 import safetensors.numpy
 import torch
+from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import NearestCentroid
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from fewlabels import AtLeast, Fitted, classify, configure, fit, load_embedded, method_names
 from fewlabels.errors import FileFormatError, InputError
@@ -488,3 +491,26 @@ def test_outliers_of_prepared_rows_are_those_that_nobody_named(real):
     assert found.shape == (60,)
     assert ((found >= 0) & (found <= 1)).all()
     assert found[45:].mean() > found[:45].mean() + 0.2
+
+
+@pytest.mark.parametrize("load", [load_iris, load_wine, load_breast_cancer])
+def test_tables_of_measurements_are_labelled_as_well_as_by_logistic_regression(load, tmp_path):
+    """With columns in units of their own: flower petals, wines, cells. Two labels per class."""
+    x, y = load(return_X_y=True)
+    ours, theirs = [], []
+    for seed in range(5):
+        order = np.random.default_rng(seed).permutation(len(y))
+        known = np.concatenate([order[y[order] == way][:2] for way in range(y.max() + 1)])
+        rest = np.setdiff1d(order, known)
+        found = fit("folder", x[known], y[known], x[rest])
+        ours.append((found.labels == y[rest]).mean())
+        scaled = make_pipeline(StandardScaler().fit(x), LogisticRegression(max_iter=500))
+        theirs.append(scaled.fit(x[known], y[known]).score(x[rest], y[rest]))
+    assert np.mean(ours) >= np.mean(theirs)
+    found.save(tmp_path / "model.safetensors")
+    again, _ = Fitted.load(tmp_path / "model.safetensors")
+    assert again.n_features == x.shape[1]
+    np.testing.assert_array_equal(again.predict(x), found.predict(x))
+    assert (again.predict(x[rest]) == y[rest]).mean() > ours[-1] - 0.05  # each row alone
+    with pytest.raises(InputError, match=rf"shape \(N, {x.shape[1]}\) for this model"):
+        again.predict(x[:, :2])

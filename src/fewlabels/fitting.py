@@ -89,7 +89,7 @@ class Fitted:
 
     method: ConfiguredMethod  # with its pipeline decided
     class_names: tuple[Any, ...]  # sorted
-    means: tuple[Tensor, ...]  # (1, D) each, that the pipeline's centerings subtract
+    means: tuple[Tensor, ...]  # (1, D) each, that the pipeline centers and scales by
     prototypes: Tensor  # (W, D)
     biases: Tensor  # (W,)
     lam: float  # how sharply later rows are decided
@@ -108,6 +108,11 @@ class Fitted:
         return replace(self, class_names=tuple(class_names))
 
     @property
+    def n_features(self) -> int:
+        """Width of the rows that it takes."""
+        return self.prototypes.shape[1] - self.method.pipeline.n_added
+
+    @property
     def proportions(self) -> Tensor:
         """Part of the unlabelled rows that each class received, (W,), before calibration."""
         if self.assignment is None:
@@ -117,9 +122,9 @@ class Fitted:
     def scores(self, x: Tensor) -> Tensor:
         """Log probabilities of later rows, up to a constant per row, (N, D) -> (N, W)."""
         self.method.pipeline.check_later_rows()
-        if x.ndim != 2 or x.shape[1] != self.prototypes.shape[1]:
+        if x.ndim != 2 or x.shape[1] != self.n_features:
             raise InputError(
-                f"features must have shape (N, {self.prototypes.shape[1]}) for this model, "
+                f"features must have shape (N, {self.n_features}) for this model, "
                 f"got {tuple(x.shape)}."
             )
         x = self.method.pipeline.replay(x, tuple(mean.to(x) for mean in self.means))

@@ -4,6 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from fewlabels import load_embedded
+from fewlabels.evaluation.leaderboard import make_leaderboard
+from fewlabels.evaluation.leaderboard_page import write_leaderboard_page
 from fewlabels.labeling.project import Project
 
 from .test_page import wait_sent
@@ -128,4 +131,20 @@ def test_the_paper_page(browser, scheme):
     page = context.new_page()
     page.goto((ROOT / "results" / "index.html").as_uri())
     assert (wrong := violations(page)) == [], wrong
+    context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_leaderboard(browser, tmp_path, scheme, width):
+    board = make_leaderboard(load_embedded(), ["map", "ncm", "kmeans"], n_episodes=20)
+    path = tmp_path / "leaderboard.html"
+    path.write_text(write_leaderboard_page(board, command="fewlabels leaderboard"), "utf-8")
+    context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
+    page = context.new_page()
+    page.goto(path.as_uri())
+    assert (wrong := violations(page)) == [], wrong
+    if width == 1280:  # nothing is cut off
+        cut = "[...document.querySelectorAll('.scroll')].map((e) => e.scrollWidth - e.clientWidth)"
+        assert page.evaluate(cut) == [0, 0]
     context.close()

@@ -55,7 +55,7 @@ def test_every_fault_is_named(folder, write):
         "leek/text.png",
         "one",
     ]
-    assert report.problems[0].reason.startswith("it is damaged (")
+    assert report.problems[0].reason.startswith("it is cut off: ")
     assert [str(remark) for remark in report.remarks] == [
         "few: 2 images, fewer than the 16 per class of a usual 1-shot episode",
         f"{folder.name}: unlabelled images beside the class folders: 1",

@@ -1,9 +1,11 @@
 import numpy as np
 import pytest
 import torch
+from sklearn.preprocessing import StandardScaler, normalize
 
 from fewlabels.errors import InputError
 from fewlabels.preprocess import PAPER, PAPER_INDUCTIVE, Pipeline, Step
+from fewlabels.preprocess.pipeline import MEASUREMENTS, MOST_MEASUREMENTS
 
 
 def paper_in_numpy(
@@ -278,3 +280,41 @@ def test_a_vector_of_zeros_is_fine_where_nothing_divides_by_its_norm():
     zeros = torch.zeros(2, 3)
     support, _ = Pipeline.parse("power(0.5)")(zeros, zeros)
     np.testing.assert_allclose(support.numpy(), np.full((2, 3), 1e-3), rtol=1e-5)
+
+
+def test_measurements_are_standardized_and_keep_their_length():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(5, 1, (60, 4)) * [1, 1000, 1e-3, 1]
+    rows[:, 3] = 7.0  # a column that tells nothing
+    rows[10] = 0.0  # a row of zeros has a place like any other
+    made, later = rows[:50], rows[50:]
+    x, _, recorded = MEASUREMENTS.apply_and_record(torch.tensor(made), torch.tensor(made[:0]))
+    scaler = StandardScaler().fit(made)
+    for found, raw in ((x, made), (MEASUREMENTS.replay(torch.tensor(later), recorded), later)):
+        scaled = scaler.transform(raw)
+        expected = normalize(np.hstack([scaled, np.full((len(raw), 1), 2.0)]))
+        np.testing.assert_allclose(found.numpy(), expected, atol=1e-9)
+    MEASUREMENTS.check(torch.tensor(made), "features")
+    assert MEASUREMENTS.n_added == 1
+    assert not MEASUREMENTS.needs_labels
+
+
+def test_a_constant_column_of_large_numbers_stays_constant():
+    rows = torch.rand(90, 3) + torch.tensor([0.0, 16_777_217.0, 0.0])
+    x, _ = MEASUREMENTS.apply(rows[:40], rows[40:])
+    assert x.isfinite().all()
+    constant = torch.full((90, 1), 123_456.7)
+    x, _ = MEASUREMENTS.apply(torch.hstack([rows, constant]), rows.new_zeros(0, 4))
+    assert (x[:, 3].abs() <= x[:, 4]).all()  # not above the value that `lift` adds
+
+
+def test_few_columns_are_measurements():
+    """Where the pipeline is to be decided, and centers all rows together."""
+    folder = Pipeline.parse("power(auto) | unit | center(joint) | unit")
+    few, many = torch.rand(9, MOST_MEASUREMENTS), torch.rand(9, MOST_MEASUREMENTS + 1)
+    assert folder.decide(few) == MEASUREMENTS
+    assert str(folder.decide(many)) == "power(0.5) | unit | center(joint) | unit"
+    assert PAPER.decide(few) == PAPER
+    assert Pipeline.parse(str(MEASUREMENTS)) == MEASUREMENTS
+    with pytest.raises(InputError, match="a step must be one of"):
+        Pipeline.parse("scale")

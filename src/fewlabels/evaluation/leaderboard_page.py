@@ -34,7 +34,7 @@ STYLE = """
   }
 }
 body {
-  margin: 0 auto; max-width: 72rem; padding: 2rem 1.25rem; color: var(--ink);
+  margin: 0 auto; max-width: 84rem; padding: 2rem 1.25rem; color: var(--ink);
   background: var(--ground); font: 15px/1.55 system-ui, "Segoe UI", Helvetica, Arial, sans-serif;
 }
 h1 { font-size: 1.6rem; margin: 0 0 .4rem; } h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; }
@@ -47,7 +47,8 @@ svg .name { fill: var(--ink); } svg line { stroke: var(--line); }
 svg .rest { fill: var(--rest); } svg .front { fill: var(--front); } svg .base { fill: var(--base); }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .82rem; font-variant-numeric: tabular-nums; }
-th, td { padding: .2rem .5rem; text-align: right; white-space: nowrap; }
+th, td { padding: .2rem .4rem; text-align: right; white-space: nowrap; }
+thead th { white-space: normal; vertical-align: bottom; }
 th { color: var(--soft); border-bottom: 1px solid var(--ink); } .text { text-align: left; }
 tbody tr:hover td { background: var(--tint); }
 """
@@ -57,15 +58,15 @@ def write_leaderboard_page(board: Leaderboard, *, command: str) -> str:
     """The page's HTML."""
     tables = [(words, tabulate_leaderboard(board, paired=paired)) for words, paired in TABLES]
     plots = "".join(draw_scatter(board, kind) for kind in range(len(board.kinds)))
-    parts = "".join(f"<h2>{words}</h2>{_table(table)}" for words, table in tables)
+    parts = "".join(f"<h2>{words}</h2>{_table(table, words)}" for words, table in tables)
     title = escape(tables[0][1].title)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{title}</title><style>{STYLE}</style></head>\n<body><h1>{title}</h1>"
+        f"<title>{title}</title><style>{STYLE}</style></head>\n<body><main><h1>{title}</h1>"
         "<p>Accuracy against time, all methods on the same episodes. Named: methods that no faster "
         f'method surpasses, and PT+MAP.</p><div class="plots">{plots}</div>\n{parts}'
-        f'<p class="caption"><code>{escape(command)}</code></p></body></html>\n'
+        f'<p class="caption"><code>{escape(command)}</code></p></main></body></html>\n'
     )
 
 
@@ -186,7 +187,7 @@ def _overlap(a: tuple[float, ...], b: tuple[float, ...]) -> float:
     return max(wide, 0.0) * max(tall, 0.0)
 
 
-def _table(table: Table) -> str:
+def _table(table: Table, words: str) -> str:
     text = [name in TEXT_COLUMNS for name in table.header]
 
     def row(cells: Sequence[str], tag: str) -> str:
@@ -198,6 +199,7 @@ def _table(table: Table) -> str:
 
     body = "".join(row(cells, "td") for section in table.sections for cells in section)
     return (
-        f'<div class="scroll"><table><thead>{row(table.header, "th")}</thead><tbody>{body}</tbody>'
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{words}">'
+        f"<table><thead>{row(table.header, 'th')}</thead><tbody>{body}</tbody>"
         f'</table></div><p class="caption">{escape(table.caption)}</p>'
     )

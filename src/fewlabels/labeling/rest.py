@@ -273,7 +273,7 @@ def make_api(backend: Backend, *, token: str) -> FastAPI:
     @app.get("/v1/model", dependencies=known, summary="Classes, backbone, size of the features")
     def model() -> Model:
         found = backend.predictor
-        dim = found.fitted.prototypes.shape[1]
+        dim = found.fitted.n_features
         return Model(classes=list(found.fitted.class_names), backbone=found.backbone, dim=dim)
 
     @app.post(

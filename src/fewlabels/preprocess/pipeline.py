@@ -14,7 +14,11 @@ from fewlabels.errors import InputError
 from fewlabels.io.words import name_rows
 from fewlabels.preprocess.bpa import pairwise_affinities
 from fewlabels.preprocess.power_rule import suggest_power
-from fewlabels.preprocess.steps import AUTO, BPA, UNIT, Step
+from fewlabels.preprocess.steps import AUTO, BPA, LIFT, SCALE, UNIT, Step, joint_sizes
+
+# Features of networks have more columns than that, the fewest known here 64 (Conv4). Fewer are
+# measurements, in units of their own, and the length of a row counts (benchmarks/tables.py).
+MOST_MEASUREMENTS = 32
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,11 @@ class Pipeline:
         return any(step.name == "power" and step.value not in (1, AUTO) for step in self.steps)
 
     @property
+    def n_added(self) -> int:
+        """Columns that the steps add."""
+        return self.steps.count(LIFT)
+
+    @property
     def undecided(self) -> bool:
         """Whether the power is still to be read from the features, by `decide`."""
         return self.power == AUTO
@@ -97,9 +106,14 @@ class Pipeline:
         return Pipeline(tuple(steps))
 
     def decide(self, features: Tensor) -> "Pipeline":
-        """The pipeline with the power that suits the features, (N, D), where it has power(auto)."""
+        """The pipeline with the power that suits the features, (N, D), where it has power(auto).
+
+        With a joint centering, and features that are measurements, it is `MEASUREMENTS`.
+        """
         if not self.undecided:
             return self
+        if Step("center", "joint") in self.steps and features.shape[-1] <= MOST_MEASUREMENTS:
+            return MEASUREMENTS
         return Pipeline(
             tuple(suggest_power(features) if step.value == AUTO else step for step in self.steps)
         )
@@ -122,7 +136,7 @@ class Pipeline:
 
     def check(self, x: Tensor, name: str) -> None:
         """Refuse vectors that have no direction where the steps need one."""
-        if UNIT in self.steps and x.numel():
+        if UNIT in self.steps and LIFT not in self.steps and x.numel():
             zero = ~x.any(dim=-1).reshape(-1)
             if zero.any():
                 raise InputError(
@@ -141,7 +155,7 @@ class Pipeline:
     def apply_and_record(
         self, support: Tensor, query: Tensor, *, mean: Tensor | None = None
     ) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
-        """As `apply`, and the means that were subtracted from the queries, for `replay`."""
+        """As `apply`, and what the queries were centered and scaled by, for `replay`."""
         mean = self._required(mean)
         recorded: list[Tensor] = []
         for step in self.steps:
@@ -149,6 +163,10 @@ class Pipeline:
                 from_support, from_query = step.means(support, query, mean)
                 support, query = support - from_support, query - from_query
                 recorded.append(from_query)
+            elif step == SCALE:
+                sizes = joint_sizes(support, query)
+                support, query = support / sizes, query / sizes
+                recorded.append(sizes)
             elif step == BPA:
                 support, query = pairwise_affinities(support, query)
             else:
@@ -160,7 +178,10 @@ class Pipeline:
         self.check_later_rows()
         recorded = iter(means)
         for step in self.steps:
-            x = x - next(recorded) if step.name == "center" else step.apply(x)
+            if step.name == "center":
+                x = x - next(recorded)
+            else:
+                x = x / next(recorded) if step == SCALE else step.apply(x)
         return x
 
     def check_later_rows(self) -> None:
@@ -202,3 +223,4 @@ class Pipeline:
 
 PAPER = Pipeline.parse("power(0.5) | unit | center | unit")  # of PT+MAP and PT+K-Means
 PAPER_INDUCTIVE = Pipeline.parse("power(0.5) | unit")  # of PT+NCM: Eq. (1) alone
+MEASUREMENTS = Pipeline.parse("center(joint) | scale(joint) | lift | unit")

@@ -5,6 +5,7 @@ Inputs are left untouched. Any leading axes are allowed.
 
 import re
 from dataclasses import dataclass
+from math import sqrt
 from typing import ClassVar, Self
 
 import torch
@@ -101,6 +102,29 @@ def joint_mean(support: Tensor, query: Tensor) -> Tensor:
     return torch.cat([support, query], dim=-2).mean(dim=-2, keepdim=True)
 
 
+def joint_sizes(support: Tensor, query: Tensor) -> Tensor:
+    """Root mean square of each column over all rows of both sides, (..., 1, D); 1 for zeros.
+
+    After a centering that is the standard deviation, but it never divides by what rounding leaves
+    of the deviation of a constant.
+    """
+    rows = torch.cat([support, query], dim=-2)
+    found = rows.square().mean(dim=-2, keepdim=True).sqrt()
+    return torch.where(found > 0, found, 1.0)
+
+
+def lift(x: Tensor) -> Tensor:
+    """A further value sqrt(D) for each vector, (..., D) -> (..., D + 1).
+
+    The norm of a row of standardized columns is about that. So the direction of the longer vector
+    tells the length of the row too, and a step `unit` behind it loses nothing.
+
+    >>> lift(torch.tensor([[3.0, 4.0, 5.0, 6.0]]))
+    tensor([[3., 4., 5., 6., 2.]])
+    """
+    return torch.nn.functional.pad(x, (0, 1), value=sqrt(x.shape[-1]))
+
+
 def unit_parts(x: Tensor, widths: str) -> Tensor:
     """Each part of each vector to norm 1, (..., D) -> (..., D); parts of zeros stay so.
 
@@ -129,6 +153,8 @@ class Step:
     center(joint)           both by the mean of all rows
     center(support)         both by the mean of the support
     center(mean)            both by a mean from outside, such as that of the base classes
+    scale(joint)            each column divided by its root mean square over all rows
+    lift                    one value more, so that `unit` keeps the length of a row (`lift`)
     bpa                     each row as its affinities to the rows of the episode (`bpa`)
 
     >>> Step.parse("power(.50)"), str(Step("center", "joint"))
@@ -137,7 +163,12 @@ class Step:
 
     CHOICES: ClassVar[tuple[str, ...]] = (
         *("power(BETA)", "power(auto)", "unit", "center", "center(joint)", "center(support)"),
-        *("center(mean)", "signed_power(BETA)", "unit(D1+D2+...)", "bpa"),
+        *("center(mean)", "signed_power(BETA)", "unit(D1+D2+...)", "scale(joint)"),
+        *("lift", "bpa"),
+    )
+    PLAIN: ClassVar[tuple[tuple[str, str | None], ...]] = (
+        *(("unit", None), ("bpa", None), ("lift", None)),
+        *(("power", AUTO), ("scale", "joint")),
     )
     CENTERINGS: ClassVar[tuple[str | None, ...]] = (None, "joint", "support", "mean")
 
@@ -150,7 +181,7 @@ class Step:
         elif self.name == "unit" and isinstance(self.value, str) and WIDTHS.fullmatch(self.value):
             return
         elif not (
-            (self.name, self.value) in (("unit", None), ("bpa", None), ("power", AUTO))
+            (self.name, self.value) in self.PLAIN
             or (self.name == "center" and self.value in self.CENTERINGS)
         ):
             raise InputError(f"a step must be one of {', '.join(self.CHOICES)}, got '{self}'.")
@@ -183,13 +214,15 @@ class Step:
 
     @property
     def is_episodic(self) -> bool:
-        """Whether the step needs the episode: a centering by the episode's own means, or bpa."""
-        return self.name == "bpa" or (self.name == "center" and self.value != "mean")
+        """Whether the step needs the episode: its own means or sizes, or bpa."""
+        return self.name in ("bpa", "scale") or (self.name == "center" and self.value != "mean")
 
     def apply(self, x: Tensor) -> Tensor:
         """Apply a step that acts on single vectors, (..., D) -> (..., D)."""
         if self.name == "unit":
             return unit(x) if self.value is None else unit_parts(x, str(self.value))
+        if self == LIFT:
+            return lift(x)
         if isinstance(self.value, str):
             raise InputError(
                 "the pipeline's power(auto) must be decided first: "
@@ -209,4 +242,6 @@ class Step:
 
 
 UNIT = Step("unit")
+LIFT = Step("lift")
+SCALE = Step("scale", "joint")
 BPA = Step("bpa")
