@@ -672,6 +672,21 @@ def test_move_and_undo(here, photos, tmp_path):
     assert here("undo", journal).code == 2
 
 
+def test_undo_takes_the_folder_and_its_last_moves_first(here, photos, tmp_path):
+    labels, place = tmp_path / "labels.csv", tmp_path / "sorted"
+    place.mkdir()
+    refused = here("undo", place)
+    assert (refused.code, "got none. Nothing was moved there" in refused.stderr) == (2, True)
+    names = sorted(str(path.relative_to(photos)) for path in photos.rglob("*.png"))
+    for n in (3, 5):  # photographs that are moved, then those of the rest
+        labels.write_text("path,label\n" + "".join(f"{name},a\n" for name in names[:n]))
+        assert here("move", photos, "--labels", labels, "-o", place).code == 0
+        names = names[n:]
+    assert "5 files at the old place" in here("undo", place).stdout
+    assert "3 files at the old place" in here("undo", place).stdout
+    assert len(list(photos.rglob("*.png"))) == 8 + len(names)
+
+
 def test_remarks_and_refusals_name_options_and_archives_a_way_out(here, tmp_path):
     rng = np.random.default_rng(0)
     for number in range(8):

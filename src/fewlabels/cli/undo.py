@@ -79,7 +79,11 @@ def move_command(
 
 def undo_command(
     journal: Annotated[
-        Path, Argument(help="The file that `fewlabels move` named.", metavar="JOURNAL")
+        Path,
+        Argument(
+            help="The file that `fewlabels move` named, or the folder that it made.",
+            metavar="JOURNAL",
+        ),
     ],
     finish: Annotated[
         bool, Option("--finish", help="Finish interrupted moves instead of undoing them.")
@@ -88,11 +92,23 @@ def undo_command(
 ) -> None:
     """Move files back to where they were, or finish moves that were interrupted.
 
-    fewlabels undo sorted/moves-20260102-030405-000000.jsonl
+    fewlabels undo sorted
+
+    Of a folder, the last moves come first: give it again for the moves before them.
     """
+    from fewlabels.errors import InputError
     from fewlabels.io.moves import finish_moves, undo_moves
     from fewlabels.io.words import count
+    from fewlabels.labeling.sorting import JOURNALS
 
+    if journal.is_dir():
+        found = sorted(journal.glob(JOURNALS))  # the names begin with the time
+        if not found:
+            raise InputError(
+                f"{journal} must hold a file {JOURNALS}, got none. Nothing was moved there, or it "
+                "was moved back already."
+            )
+        journal = found[-1]
     n, place = (finish_moves(journal), "new") if finish else (undo_moves(journal), "old")
     if as_json:
         typer.echo(json.dumps({"files": n, "place": place}, indent=2))
