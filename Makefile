@@ -10,7 +10,7 @@ demo: $(VENV)/.installed
 	$(BIN)/fewlabels label examples/grocery --labels examples/grocery/few.csv --truth folders --output demo/labels.csv --report demo/report.html
 
 test: $(VENV)/.test-installed check
-	$(BIN)/pytest -q -n auto
+	$(BIN)/pytest -q -n auto --dist worksteal
 
 # The drills at length (20 minutes on two cores), and their table in BENCHMARKS.md.
 drills: $(VENV)/.test-installed
