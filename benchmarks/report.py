@@ -218,8 +218,8 @@ def tables_part(report: dict[str, Any]) -> list[str]:
         "",
         "`benchmarks/tables.py`: tables of few columns, k random labels per class; accuracy on the "
         f"other rows in %, mean of {report['draws']} draws. Folder method with the preprocessing "
-        'for features of networks ("features") and with that for measurements, which up to 32 '
-        "columns get; logistic regression of scikit-learn on standardized columns.",
+        'for features of networks ("features") and with that for measurements; the one that it '
+        "takes by itself is in bold. Logistic regression of scikit-learn has standardized columns.",
         "",
         f"| table | columns | way | {' | '.join(f'k = {k}' for k in shots)} |",
         f"|---|--:|---|{'--:|' * len(shots)}",
@@ -228,7 +228,8 @@ def tables_part(report: dict[str, Any]) -> list[str]:
         found = [cells[table, k] for k in shots]
         for way in found[0]["accuracy"]:
             values = " | ".join(f"{cell['accuracy'][way]:.1f}" for cell in found)
-            lines.append(f"| {table} | {found[0]['n_columns']} | {way} | {values} |")
+            name = f"**{way}**" if way == found[0]["decided"] else way
+            lines.append(f"| {table} | {found[0]['n_columns']} | {name} | {values} |")
     return lines
 
 

@@ -2,11 +2,12 @@
 
     python benchmarks/tables.py
 
-Measurements in units of their own (scikit-learn's iris, wine and breast cancer), pixels (digits),
-and principal components of folders' features. k random labels per class; accuracy on the other rows
-in %, mean of the draws. "features" is the preprocessing for features of networks, "measurements"
-that of `MEASUREMENTS`, which `Pipeline.decide` takes for up to `MOST_MEASUREMENTS` columns.
-Logistic regression of scikit-learn has standardized columns. Writes benchmarks/results/tables.json.
+Measurements in units of their own (scikit-learn's iris, wine and breast cancer), pixels (digits;
+also in random units, of 0.01 to 100), and principal components of folders' features. k random
+labels per class; accuracy on the other rows in %, mean of the draws. "features" is the
+preprocessing for features of networks, "measurements" is `MEASUREMENTS`, which `Pipeline.decide`
+takes where `are_measurements`; "decided" tells which. Logistic regression of scikit-learn has
+standardized columns. Writes benchmarks/results/tables.json.
 """
 
 import json
@@ -24,7 +25,7 @@ from fewlabels.evaluation.results import versions
 from fewlabels.fitting import Rows
 from fewlabels.methods import find_method
 from fewlabels.preprocess.pipeline import MEASUREMENTS, Pipeline
-from fewlabels.preprocess.power_rule import suggest_power
+from fewlabels.preprocess.power_rule import are_measurements, suggest_power
 
 SHOTS = (1, 2, 5, 20)
 N_DRAWS = 5
@@ -41,6 +42,9 @@ def load() -> dict[str, Table]:
     for name in ("iris", "wine", "breast_cancer", "digits"):
         data = getattr(datasets, f"load_{name}")()
         found[name.replace("_", " ")] = (data.data.astype(np.float32), data.target)
+    x, y = found["digits"]
+    units = 10 ** np.random.default_rng(0).uniform(-2, 2, x.shape[1])
+    found["digits, random units"] = ((x * units).astype(np.float32), y)
     for name in FOLDERS:
         data = np.load(SHARED / f"{name}.npz")
         x, y = data["features"].astype(np.float32), data["labels"].astype(int)
@@ -76,7 +80,9 @@ if __name__ == "__main__":
         for k in SHOTS:
             draws = [measure(table, k, seed) for seed in range(N_DRAWS)]
             mean = {way: round(float(np.mean([d[way] for d in draws])), 2) for way in draws[0]}
-            cells.append({"table": name, "n_columns": table[0].shape[1], "k": k, "accuracy": mean})
+            decided = "measurements" if are_measurements(torch.tensor(table[0])) else "features"
+            about = {"table": name, "n_columns": table[0].shape[1], "decided": decided}
+            cells.append({**about, "k": k, "accuracy": mean})
             print(name, k, mean, flush=True)
     report = {"versions": versions(), "draws": N_DRAWS, "cells": cells}
     (HERE / "results" / "tables.json").write_text(json.dumps(report, indent=1) + "\n")

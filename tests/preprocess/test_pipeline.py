@@ -5,7 +5,8 @@ from sklearn.preprocessing import StandardScaler, normalize
 
 from fewlabels.errors import InputError
 from fewlabels.preprocess import PAPER, PAPER_INDUCTIVE, Pipeline, Step
-from fewlabels.preprocess.pipeline import MEASUREMENTS, MOST_MEASUREMENTS
+from fewlabels.preprocess.pipeline import MEASUREMENTS
+from fewlabels.preprocess.power_rule import LARGEST_SHARE, MOST_MEASUREMENTS, are_measurements
 
 
 def paper_in_numpy(
@@ -318,3 +319,15 @@ def test_few_columns_are_measurements():
     assert Pipeline.parse(str(MEASUREMENTS)) == MEASUREMENTS
     with pytest.raises(InputError, match="a step must be one of"):
         Pipeline.parse("scale")
+
+
+def test_columns_in_different_units_are_measurements():
+    rows = torch.rand(400, 64, generator=torch.Generator().manual_seed(0))
+    assert not are_measurements(rows)
+    assert not are_measurements(1e30 * rows)
+    assert not are_measurements(torch.ones(5, 64))  # no variance
+    in_grams = rows.clone()
+    in_grams[:, 7] *= 1000
+    assert are_measurements(in_grams)
+    share = float(in_grams.var(dim=0).max() / in_grams.var(dim=0).sum())
+    assert share > LARGEST_SHARE

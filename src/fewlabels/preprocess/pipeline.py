@@ -13,12 +13,8 @@ from torch import Tensor
 from fewlabels.errors import InputError
 from fewlabels.io.words import name_rows
 from fewlabels.preprocess.bpa import pairwise_affinities
-from fewlabels.preprocess.power_rule import suggest_power
+from fewlabels.preprocess.power_rule import are_measurements, suggest_power
 from fewlabels.preprocess.steps import AUTO, BPA, LIFT, SCALE, UNIT, Step, joint_sizes
-
-# Features of networks have more columns than that, the fewest known here 64 (Conv4). Fewer are
-# measurements, in units of their own, and the length of a row counts (benchmarks/tables.py).
-MOST_MEASUREMENTS = 32
 
 
 @dataclass(frozen=True)
@@ -112,7 +108,7 @@ class Pipeline:
         """
         if not self.undecided:
             return self
-        if Step("center", "joint") in self.steps and features.shape[-1] <= MOST_MEASUREMENTS:
+        if Step("center", "joint") in self.steps and are_measurements(features):
             return MEASUREMENTS
         return Pipeline(
             tuple(suggest_power(features) if step.value == AUTO else step for step in self.steps)

@@ -10,6 +10,9 @@ its backbones; features with a heavier tail need a smaller power. The rule:
 
 On real features: WRN-28-10 on CIFAR-FS gets 0.3 (validation says 0.3 to 0.4), EfficientNet-Lite0 on
 birds and groceries 0.5 (validation says 0.5 to 0.7, all within 0.5 points).
+
+Measurements, with columns in units of their own, need no power but standardized columns
+(`are_measurements`).
 """
 
 from torch import Tensor
@@ -20,6 +23,10 @@ PAPER_POWER = 0.5  # Section 4.2
 LEAST_POWER = 0.3  # the smallest that validation classes asked for
 EXPONENTIAL_SKEWNESS = 2.0  # of the exponential distribution
 LAPLACE_KURTOSIS = 3.0  # of the Laplace distribution, in excess of a Gaussian's
+MOST_MEASUREMENTS = 32  # columns; features of networks have at least 64 (Conv4)
+# Of the variance in one column: features of networks have at most 0.03, their 64 first principal
+# components at most 0.29 (seven folders); pixels in random units 0.40 (benchmarks/tables.py).
+LARGEST_SHARE = 1 / 3
 MOST_VALUES = 1_000_000  # feature values that the moments are computed of
 LARGEST_VALUE = 1e70  # whose fourth power a float64 still holds
 POWER_STEP = 0.05  # between the powers that are tried; closer ones cannot be told apart
@@ -58,8 +65,7 @@ def suggest_power(features: Tensor) -> Step:
     >>> str(suggest_power(torch.tensor([[1.0, 2.0], [3.0, 4.0]])))
     'power(0.5)'
     """
-    rows = max(1, MOST_VALUES // features.shape[-1])
-    sample = features[:: max(1, len(features) // rows)]
+    sample = some_rows(features)
     if sample.numel() and float(sample.min()) < 0:
         heavy = excess_kurtosis(sample) > LAPLACE_KURTOSIS
         return Step("signed_power", PAPER_POWER) if heavy else Step("power", 1.0)
@@ -70,3 +76,24 @@ def suggest_power(features: Tensor) -> Step:
     ):
         beta = round(beta - POWER_STEP, 2)
     return Step("power", beta)
+
+
+def some_rows(features: Tensor) -> Tensor:
+    """Evenly spaced rows with about `MOST_VALUES` values, (N, D) -> (n, D)."""
+    rows = max(1, MOST_VALUES // features.shape[-1])
+    return features[:: max(1, len(features) // rows)]
+
+
+def are_measurements(features: Tensor) -> bool:
+    """Whether columns seem to be measurements rather than features of a network, (N, D).
+
+    They are few, or one of them has so much of the variance that their units must differ.
+
+    >>> import torch
+    >>> are_measurements(torch.rand(99, 64)), are_measurements(torch.rand(99, 4))
+    (False, True)
+    """
+    if features.shape[-1] <= MOST_MEASUREMENTS:
+        return True
+    variances = some_rows(features).double().var(dim=0, correction=0)
+    return bool(variances.max() > LARGEST_SHARE * variances.sum())
