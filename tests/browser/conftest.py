@@ -20,6 +20,7 @@ from fewlabels.labeling import session as session_module
 from fewlabels.labeling.project import Project
 from fewlabels.labeling.server import bind, make_app
 from fewlabels.labeling.session import Session
+from fewlabels.preprocess.power_rule import MOST_MEASUREMENTS
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 COLORS = {"apple": (200, 40, 40), "leek": (40, 170, 60), "plum": (90, 40, 150)}
@@ -128,9 +129,9 @@ def project(tmp_path) -> Path:
             Image.fromarray(pixels).save(path)
     images = read_images(tmp_path / "photos")
     colors = np.array([np.asarray(images.read(i)).mean(axis=(0, 1)) for i in range(len(images))])
-    features = FeatureSet.from_arrays(
-        colors + rng.uniform(0, 60, size=colors.shape), [-1] * len(images), [], names=images.names
-    )
+    noisy = colors + rng.uniform(0, 60, size=colors.shape)
+    wide = np.tile(noisy, MOST_MEASUREMENTS)  # as features of a network
+    features = FeatureSet.from_arrays(wide, [-1] * len(images), [], names=images.names)
     with Project.create(
         tmp_path / "fruit.fewlabels", features, title="fruit", root=tmp_path / "photos"
     ) as made:

@@ -12,6 +12,7 @@ from fewlabels.features import FeatureSet
 from fewlabels.features.store import FeatureStore
 from fewlabels.labeling.collection import Extraction
 from fewlabels.labeling.project import Project
+from fewlabels.preprocess.power_rule import MOST_MEASUREMENTS
 
 COLORS = {"apple": (200, 40, 40), "leek": (40, 170, 60), "plum": (90, 40, 150)}
 N_PER_CLASS = 8
@@ -64,7 +65,10 @@ def extraction(encoder, tmp_path):
 def make_blobs(
     *, n_classes: int = 4, per_class: int = 30, dim: int = 16, spread: float = 0.8, seed: int = 0
 ) -> FeatureSet:
-    """Non-negative blobs that overlap a little, every row with its true label and a name."""
+    """Non-negative blobs that overlap a little, every row with its true label and a name.
+
+    Their columns are repeated, so that they are as wide as features of a network.
+    """
     rng = np.random.default_rng(seed)
     labels = np.repeat(np.arange(n_classes), per_class)
     features = (
@@ -72,7 +76,7 @@ def make_blobs(
         + spread * rng.gamma(1.0, size=(len(labels), dim))
     ).astype(np.float32)
     return FeatureSet.from_arrays(
-        features,
+        np.tile(features, 1 + MOST_MEASUREMENTS // dim),
         labels,
         [f"c{i}" for i in range(n_classes)],
         names=[f"item-{i:03d}" for i in range(len(labels))],

@@ -56,21 +56,24 @@ def test_classes_of_one_label_cannot_be_hidden(blobs, hide):
 
 def test_hard_labels_do_not_make_the_rest_look_bad(make_blobs, hide):
     """Suggested labels are the doubtful ones: the estimate must not take the rest for as hard."""
-    blobs = make_blobs(spread=2.6, per_class=80, seed=3)
-    vectors = prepare(blobs.features, method="map-folder")
-    labels = hide(blobs.labels, 4)
-    for _ in range(2):
+    gaps = []
+    for seed in range(6):
+        blobs = make_blobs(spread=2.6, per_class=80, seed=seed)
+        vectors = prepare(blobs.features, method="map-folder")
+        labels = hide(blobs.labels, 4)
+        for _ in range(2):
+            answer = solve(vectors, labels, n_way=4)
+            unknown = np.flatnonzero(labels < 0)
+            doubtful = unknown[np.argsort(answer.margins[unknown])[:24]]
+            labels[doubtful] = blobs.labels[doubtful]
         answer = solve(vectors, labels, n_way=4)
-        unknown = np.flatnonzero(labels < 0)
-        doubtful = unknown[np.argsort(answer.margins[unknown])[:24]]
-        labels[doubtful] = blobs.labels[doubtful]
-    answer = solve(vectors, labels, n_way=4)
-    truth = (answer.labels == blobs.labels)[labels < 0].mean()
-    found = estimate_accuracy(vectors, labels, n_way=4)
-    plain = found.n_right / found.n_hidden
-    assert plain < truth - 0.1
-    assert abs(found.accuracy - truth) < abs(plain - truth) / 2
-    assert found.high > truth - 0.05
+        truth = (answer.labels == blobs.labels)[labels < 0].mean()
+        found = estimate_accuracy(vectors, labels, n_way=4)
+        gaps.append((truth - found.n_right / found.n_hidden, abs(truth - found.accuracy)))
+        assert found.high > truth - 0.05
+    plain, ours = np.mean(gaps, axis=0)
+    assert plain > 0.1
+    assert ours < 0.6 * plain  # seen: 0.47
 
 
 @given(

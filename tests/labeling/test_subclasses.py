@@ -19,6 +19,7 @@ from fewlabels.labeling.predict import predict_images
 from fewlabels.labeling.session import open_session
 from fewlabels.labeling.sorting import move_photos
 from fewlabels.labeling.subclasses import Tree, check_separator
+from fewlabels.preprocess.power_rule import MOST_MEASUREMENTS
 
 NAMES = ("animal/cat", "animal/dog", "animal/dog/husky", "plant", "plant/fern")
 
@@ -160,7 +161,8 @@ def test_two_sub_classes_that_look_alike_become_their_class(tmp_path):
     vectors, labels, truth = [], [], []
     for name, center in middle.items():
         for i in range(30):
-            vectors.append(np.abs(center + rng.normal(scale=0.6, size=3)))
+            vector = np.abs(center + rng.normal(scale=0.6, size=3))
+            vectors.append(np.tile(vector, MOST_MEASUREMENTS))  # as features of a network
             labels.append(name if i < 6 else "")
             truth.append(name)
     features = FeatureSet.from_arrays(vectors, labels, names=[f"i{i}" for i in range(90)])
