@@ -74,7 +74,7 @@ def test_a_model_of_features_agrees_with_the_labelling(tmp_path, blobs, hide, ex
     assert np.mean(same) > 0.99
     with pytest.raises(InputError, match="can only predict features"):
         predict_images(tmp_path / "m.safetensors", [tmp_path])
-    with pytest.raises(InputError, match=r"shape \(N, 16\)"):
+    with pytest.raises(InputError, match=rf"shape \(N, {blobs.features.shape[1]}\)"):
         Fitted.load(tmp_path / "m.safetensors")[0].predict(np.ones((1, 3)))
 
 

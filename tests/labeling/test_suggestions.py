@@ -35,11 +35,10 @@ def test_labelled_ones_and_their_copies_are_not_suggested(blobs, hide):
 
 
 def test_they_help_more_than_chance(make_blobs, hide):
-    settings = {"lam": "30", "prior": "uniform"}  # which these blobs fit
     gains = []
-    for seed in range(5):
+    for seed in range(8):
         blobs = make_blobs(n_classes=8, spread=1.6, seed=seed)
-        vectors = prepare(blobs.features, method="map-folder", settings=settings)
+        vectors = prepare(blobs.features)
         start = hide(blobs.labels, 1)
 
         def accuracy(rows, start=start, blobs=blobs, vectors=vectors):
@@ -53,7 +52,7 @@ def test_they_help_more_than_chance(make_blobs, hide):
             accuracy(rng.choice(np.flatnonzero(start < 0), 16, replace=False)) for _ in range(4)
         ]
         gains.append(accuracy(chosen) - np.mean(by_chance))
-    assert np.mean(gains) > 0
+    assert np.mean(gains) > 0  # seen: 0.05, and 0.042 ± 0.010 in 16 draws
 
 
 def test_no_more_than_there_are(blobs):
