@@ -96,6 +96,7 @@ def test_advice(sure, estimate, words):
 
 def test_advice_at_the_beginning_and_at_the_end():
     answer = Answer(np.eye(2, dtype=np.float32), None, None, 1.0)
+    assert "Confidences are rough" in advise(answer, np.array([0, -1]), None)
     assert "being estimated" in advise(
         Answer(np.eye(3, 2, dtype=np.float32), None, None, 1.0), np.array([0, 0, -1]), None
     )

@@ -108,7 +108,10 @@ def advise(
     if estimate is None:
         if np.bincount(labels[~unknown], minlength=1).max() > 1:
             return "Accuracy is being estimated."
-        return f"Label a second {noun} of a class, so that accuracy can be estimated."
+        return (
+            f"Confidences are rough, and none is called sure. Label a second {noun} of a class, so "
+            "that accuracy can be estimated."
+        )
     n_doubtful = int((answer.confidences[unknown] < doubtful_below(estimate)).sum())
     doubtful = f"{count(n_doubtful, f'{noun} is', f'{noun}s are')} doubtful"
     if n_doubtful == 0:
