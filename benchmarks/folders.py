@@ -66,6 +66,7 @@ PER_CLASS = 150  # rows of the artifacts' classes that take part
 N_DRAWS = 5
 N_CLOSE_DRAWS = 20  # where it is close
 CLOSE = 0.3  # points
+N_RARE = 3  # images of a rare class without a label
 OWN = ("folder", "map-folder")
 
 
@@ -296,7 +297,21 @@ def score(task: Task) -> float:
 def cover(task: Task) -> list[bool]:
     """Whether the interval of each class size holds the truth."""
     _begin()
-    x, y, labels = draw(*load(task.folder), task.k, seed=task.seed, uneven=task.uneven)
+    return _inside(*draw(*load(task.folder), task.k, seed=task.seed, uneven=task.uneven))
+
+
+def cover_rare(task: Task) -> list[bool]:
+    """Whether the interval of a class of which only three images have no label holds the truth."""
+    _begin()
+    x, y = load(task.folder)
+    rng = np.random.default_rng(task.seed)
+    rare = rng.integers(y.max() + 1)
+    left_out = rng.permutation(np.flatnonzero(y == rare))[task.k + N_RARE :]
+    kept = np.setdiff1d(np.arange(len(y)), left_out)
+    return [_inside(*draw(x[kept], y[kept], task.k, seed=task.seed, uneven=False))[rare]]
+
+
+def _inside(x: np.ndarray, y: np.ndarray, labels: np.ndarray) -> list[bool]:
     n_way = int(y.max()) + 1
     sizes = estimate_sizes(solve(prepare(x), labels, n_way=n_way), labels)
     counts = np.bincount(y, minlength=n_way)
@@ -305,12 +320,22 @@ def cover(task: Task) -> list[bool]:
 
 def cover_sizes(jobs: int) -> None:
     """How many of the class sizes lie in their intervals, by labels per class."""
-    table = {}
+    table = []
     for k in SHOTS:
-        tasks = [Task(name, k, uneven, 0) for name in VALIDATION for uneven in (False, True)]
-        inside = [each for found in _run(tasks, jobs, cover) for each in found]
-        table[str(k)] = f"{sum(inside)} of {len(inside)}"
-        print(k, table[str(k)], flush=True)
+        kinds = {
+            "as they are": (cover, [Task(name, k, False, 0) for name in VALIDATION]),
+            "uneven": (cover, [Task(name, k, True, 0) for name in VALIDATION]),
+            "one rare class": (
+                cover_rare,
+                [Task(name, k, False, seed) for name in VALIDATION for seed in range(4)],
+            ),
+        }
+        row: dict[str, object] = {"k": k}
+        for kind, (measured, tasks) in kinds.items():
+            inside = [each for found in _run(tasks, jobs, measured) for each in found]
+            row[kind] = f"{sum(inside)} of {len(inside)}"
+        table.append(row)
+        print(row, flush=True)
     _write("folder_sizes", table)
 
 

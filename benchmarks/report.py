@@ -164,6 +164,41 @@ def folder_part(report: dict[str, Any]) -> list[str]:
     return [*lines, "", "![Accuracy by labels per class](benchmarks/results/folders.png)"]
 
 
+def class_sizes_part(report: list[dict[str, Any]]) -> list[str]:
+    """Table of benchmarks/results/folder_sizes.json."""
+    kinds = [name for name in report[0] if name != "k"]
+    return [
+        "### Class sizes",
+        "",
+        "`benchmarks/folders.py --sizes`, validation folders: class sizes that lie in the interval "
+        "that `label` gives. One rare class: all images of one class but three and the labelled "
+        "ones were left out, and its size is asked for.",
+        "",
+        f"| labels per class | {' | '.join(kinds)} |",
+        "|--:|" + "--:|" * len(kinds),
+        *(f"| {row['k']} | {' | '.join(row[kind] for kind in kinds)} |" for row in report),
+    ]
+
+
+def slips_part(report: dict[str, Any]) -> list[str]:
+    """Table of benchmarks/results/folder_slips.json."""
+    columns = list(next(iter(report.values())))
+    return [
+        "### Labels that look wrong",
+        "",
+        "`benchmarks/folders.py --slips`, validation folders: one of twenty labels was exchanged. "
+        "How many labels were named as looking wrong, how many of these were, and how many were "
+        "exchanged in all.",
+        "",
+        f"| folder | {' | '.join(columns)} |",
+        "|---|" + "--:|" * len(columns),
+        *(
+            f"| {folder} | {' | '.join(str(row[name]) for name in columns)} |"
+            for folder, row in report.items()
+        ),
+    ]
+
+
 def encoder_tables(report: dict[str, Any], kind: str) -> list[str]:
     """Tables of benchmarks/results/encoders.json, of images or of texts."""
     cells = [cell for cell in report["cells"] if cell["kind"] == kind]
@@ -568,6 +603,8 @@ PARTS: tuple[tuple[str, Callable[[dict[str, Any]], list[str]]], ...] = (
     ("cpu", cpu_part),
     ("h200", gpu_part),
     ("folders", folder_part),
+    ("folder_sizes", class_sizes_part),
+    ("folder_slips", slips_part),
     ("tables", tables_part),
     ("encoders", encoders_part),
     ("next_labels", next_part),

@@ -162,6 +162,35 @@ def test_class_sizes_lie_in_their_intervals(make_blobs, hide, k):
     assert np.mean(inside) >= 0.8
 
 
+@pytest.mark.parametrize("k", [1, 3, 8])
+def test_a_rare_class_is_not_made_large(make_blobs, hide, k):
+    """Three images of it are left; items of other classes have some of its probability."""
+    inside = []
+    for seed in range(6):
+        blobs = make_blobs(spread=3.0, per_class=60, seed=seed)
+        left_out = np.flatnonzero(blobs.labels == 0)[k + 3 :]
+        kept = np.setdiff1d(np.arange(len(blobs)), left_out)
+        labels = hide(blobs.labels[kept], k)
+        size = estimate_sizes(solve(prepare(blobs.features[kept]), labels, n_way=4), labels)[0]
+        inside.append(size.low <= k + 3 <= size.high)
+    assert np.mean(inside) >= 0.8
+
+
+def test_without_hidden_labels_only_the_given_ones_are_certain(blobs, hide):
+    labels = hide(blobs.labels, 1)
+    found = estimate_sizes(solve(prepare(blobs.features), labels, n_way=4), labels)
+    assert [size.low for size in found] == [1] * 4
+
+
+def test_items_of_no_class_are_not_counted(blobs, hide):
+    labels = hide(blobs.labels, 4)
+    answer = solve(prepare(blobs.features), labels, n_way=4)
+    counted = (blobs.labels != 2) | (labels >= 0)
+    found = estimate_sizes(answer, labels, counted=counted)
+    assert found[2].low == 4
+    assert found[2].high < found[1].high
+
+
 @pytest.mark.parametrize("method", ["folder", "map-folder"])
 def test_confirmed_guesses_are_no_evidence(make_blobs, hide, method):
     """Wrong guesses that a person confirms at once must not make the estimate rise."""

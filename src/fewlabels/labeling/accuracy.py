@@ -13,11 +13,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from math import sqrt
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 
 from fewlabels.fitting import Rows
 from fewlabels.labeling.answer import Answer, solve
@@ -41,8 +42,8 @@ class EstimateSettings:
     # from 2 to 10 labels; the smaller, because an estimate should not promise too much.
     learning_exponent: float = 0.2
     # Half the width of the interval of a class size: this many times the variance of its members'
-    # probabilities, beside 1.96 times the root. Errors of a model are not independent. It covers 90
-    # to 97 % of the classes of validation folders (benchmarks/folders.py --sizes).
+    # probabilities, beside 1.96 times the root. Errors of a model are not independent.
+    # benchmarks/folders.py --sizes tells how often the intervals hold the truth.
     size_error: float = 0.75
 
 
@@ -178,26 +179,81 @@ def hidden_probabilities(
 
 
 def estimate_sizes(
-    answer: Answer, labels: NDArray[np.int64], settings: EstimateSettings = SETTINGS
+    answer: Answer,
+    labels: NDArray[np.int64],
+    *,
+    counted: NDArray[np.bool_] | None = None,
+    settings: EstimateSettings = SETTINGS,
 ) -> list[ClassSize]:
     """How many items each class has, from the probabilities of all.
+
+    A class of few items gets probability from items of other classes: 100 items with 0.2 each look
+    like a class of 20. Hidden labels of the others tell how much, and the lower end of the interval
+    allows for it. Where no label was hidden, only the given labels are certain.
+
+    Args:
+        answer: For these labels.
+        labels: Class numbers of all items, -1 where unknown, (N,).
+        counted: Items that are counted, (N,); all by default.
+        settings: Numbers of the estimate.
 
     >>> answer = Answer(np.array([[1.0, 0.0], [0.9, 0.1], [0.5, 0.5]], dtype=np.float32))
     >>> [tuple(size) for size in estimate_sizes(answer, np.array([0, -1, -1]))]
     [(2.4, 1, 3), (0.6, 0, 2)]
     """
-    p = answer.probabilities.astype(np.float64)
-    unknown = labels < 0
-    given = np.bincount(labels[~unknown], minlength=p.shape[1])
-    expected = p.sum(axis=0)
+    counted = np.ones(len(labels), dtype=bool) if counted is None else counted
+    unknown = counted & (labels < 0)
+    p = answer.probabilities[unknown].astype(np.float64)
+    given = np.bincount(labels[counted & (labels >= 0)], minlength=p.shape[1])
+    mass = p.sum(axis=0)
     variance = (p * (1 - p)).sum(axis=0)
     half = Z95 * np.sqrt(variance) + settings.size_error * variance
-    low = np.maximum(np.floor(expected - half), given)
-    high = np.minimum(np.ceil(expected + half), given + unknown.sum())
+    rows, held_out = hidden_probabilities(answer, labels)
+    leak = _leak_limit(mass, labels[rows], held_out)
+    # n items of a class and the leak of all others have this mass: n + (len(p) - n) leak = mass.
+    least = np.maximum(mass - len(p) * leak, 0) / np.maximum(1 - leak, np.finfo(np.float64).tiny)
+    low = given + np.floor(np.maximum(np.minimum(mass - half, least), 0))
+    high = given + np.minimum(np.ceil(mass + half), len(p))
     return [
-        ClassSize(round(float(each), 1), int(least), int(most))
-        for each, least, most in zip(expected, low, high, strict=True)
+        ClassSize(round(float(each), 1), int(fewest), int(most))
+        for each, fewest, most in zip(given + mass, low, high, strict=True)
     ]
+
+
+def _leak_limit(
+    mass: NDArray[np.float64], hidden: NDArray[np.int64], held_out: NDArray[np.float32]
+) -> NDArray[np.float64]:
+    """Most probability of a class that an item of another class has on average, (W,).
+
+    Upper end of the 95 % interval of the mean over hidden labels of the other classes, which count
+    by their mass. 1 where no two classes have hidden labels.
+
+    Args:
+        mass: Sum of the probabilities of each class, (W,).
+        hidden: Classes of the hidden labels, (n,).
+        held_out: Their probabilities, (n, W).
+    """
+    order = np.argsort(hidden, kind="stable")
+    ways, first, n = np.unique(hidden[order], return_index=True, return_counts=True)
+    if len(ways) < 2:
+        return np.ones(len(mass))
+    p = held_out[order].astype(np.float64)
+    means = np.add.reduceat(p, first) / n[:, None]  # by class of the hidden label, (J, W)
+    squares = np.add.reduceat(p**2, first) - n[:, None] * means**2
+    weights = np.maximum(mass[ways], np.finfo(np.float64).tiny)
+
+    def of_others(x: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
+        """Sums over the classes of hidden labels without class c, (J, W) or (J, 1) -> (W,)."""
+        own = np.zeros(len(mass))
+        own[ways] = x[np.arange(len(ways)), ways if x.shape[1] > 1 else 0]
+        return np.asarray(x.sum(axis=0) - own)
+
+    total = of_others(weights[:, None])
+    freedom = np.maximum(of_others(n[:, None] - 1.0), 1)
+    variance = np.maximum(of_others(squares), 0) / freedom
+    error = np.sqrt(variance * of_others((weights**2 / n)[:, None])) / total
+    limit = of_others(weights[:, None] * means) / total + stdtrit(freedom, 0.975) * error
+    return np.asarray(np.clip(limit, 0.0, 1.0))
 
 
 def find_contradictions(

@@ -133,8 +133,7 @@ class Outcome:
     @cached_property
     def sizes(self) -> list[ClassSize]:
         """How many items each class has, as far as is known."""
-        of_class = ~self.of_no_class
-        return estimate_sizes(self.answer.among(of_class), self.numbers[of_class])
+        return estimate_sizes(self.answer, self.numbers, counted=~self.of_no_class)
 
     @cached_property
     def of_no_class(self) -> NDArray[np.bool_]:

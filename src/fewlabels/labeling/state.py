@@ -144,8 +144,10 @@ class Told:
         items = shown.to_dict() if last is None else {"since": since, **shown.since(last)}
         number = {name: number for number, name in enumerate(state.class_names)}
         estimate, answer, numbers = state.estimate, state.answer, state.numbers
-        if answer is not None and NONE in state.marks.values():
+        sizes = []
+        if answer is not None:
             of_class = np.array([state.marks.get(name) != NONE for name in self.collection.names])
+            sizes = estimate_sizes(answer, numbers, counted=of_class)
             answer, numbers = answer.among(of_class), numbers[of_class]
         return {
             "version": state.version,
@@ -157,9 +159,7 @@ class Told:
             "changed": list(state.changed),
             "suggested": [int(row) for row in state.suggested],
             "suspicious": list(state.suspicious),
-            "sizes": []
-            if answer is None
-            else [(size.low, size.high) for size in estimate_sizes(answer, numbers)],
+            "sizes": [(size.low, size.high) for size in sizes],
             "step": shown.step,
             "doubtful_below": round(PERMILLE * doubtful_below(estimate)),
             "estimate": None if estimate is None else estimate._asdict(),
