@@ -39,7 +39,7 @@ class EstimateSettings:
     most_strata: int = 8  # of confidence
     least_per_stratum: int = 5  # hidden labels
     # Errors fall as (labels per class) to the power of minus this: on validation folders 0.2 to 0.4
-    # from 2 to 10 labels; the smaller, because an estimate should not promise too much.
+    # from 2 to 10 labels; the smaller, because an interval should not promise too much.
     learning_exponent: float = 0.2
     # Half the width of the interval of a class size: this many times the variance of its members'
     # probabilities, beside 1.96 times the root. Errors of a model are not independent.
@@ -312,7 +312,8 @@ def _estimate(
         predicted: Hidden labels.
         settings: Numbers of the estimate.
         shots: Labels per class. A prediction of hidden labels has a fifth less of them; with more
-            labels errors fall by a power of their number, and the estimate allows for that.
+            labels errors fall by a power of their number. The upper end of the interval allows for
+            that. The estimate does not: the weights by confidence allow for most of it.
     """
     weights = weigh(predicted.sure, predicted.elsewhere, settings)
     accuracy = float(weights @ predicted.right)
@@ -321,7 +322,7 @@ def _estimate(
     if shots is not None:
         left = shots - np.ceil(shots / settings.n_groups)
         fall = float(max(left, 1) / max(shots, 1)) ** settings.learning_exponent
-        accuracy, high = (1 - fall * (1 - each) for each in (accuracy, high))
+        high = 1 - fall * (1 - high)
     n = len(predicted.right)
     return Estimate(int(predicted.right.sum()), n, accuracy, low, high)
 
