@@ -1,7 +1,7 @@
 """Whole folders: the folder method against what a person could put together from scikit-learn.
 
-    python benchmarks/folders.py [--ours | --close | --sizes | --slips | --draw] [--jobs N]
-                                 [FOLDER ...]
+    python benchmarks/folders.py [--ours | --close | --small | --sizes | --slips | --draw]
+                                 [--jobs N] [FOLDER ...]
 
 All classes at once, k random labels per class, every other image unlabelled; accuracy on the
 unlabelled ones in %, mean of the draws. Folders: the demo's groceries,
@@ -13,6 +13,9 @@ the folder method alone is measured again; the others keep what was measured bef
 
 With --close: the cells in which a method of scikit-learn is better by over 0.3 points, measured
 again with 20 draws and the standard error of the difference; they are added to folders.json.
+
+With --small: all methods in folders of 24 to 600 images of random classes, as many of each or
+uneven, with 1, 2 and 5 labels per class.
 
 With --sizes: how often the interval of a class size holds the truth. With --slips: how many of the
 labels that are said to look wrong are wrong, where one of twenty was exchanged. Butterflies, CUB
@@ -27,6 +30,7 @@ import warnings
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -67,6 +71,8 @@ N_DRAWS = 5
 N_CLOSE_DRAWS = 20  # where it is close
 CLOSE = 0.3  # points
 N_RARE = 3  # images of a rare class without a label
+SMALL = ((3, 8), (3, 30), (5, 20), (10, 12), (5, 60), (20, 30))  # classes, images per class
+SMALL_SHOTS = (1, 2, 5)
 OWN = ("folder", "map-folder")
 
 
@@ -294,6 +300,60 @@ def score(task: Task) -> float:
     return 100 * float((numbers == y[labels < 0]).mean())
 
 
+def draw_small(task: Task, n_way: int, per_class: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A small folder of random classes: features, true classes, and labels as in `draw`."""
+    x, y = load(task.folder)
+    rng = np.random.default_rng(task.seed)
+    wanted = np.full(n_way, per_class)
+    if task.uneven:
+        wanted = np.maximum(rng.dirichlet([2.0] * n_way) * n_way * per_class, task.k + 1).astype(
+            int
+        )
+    ways = rng.permutation(int(y.max()) + 1)[:n_way]
+    rows = [
+        rng.permutation(np.flatnonzero(y == way))[:n] for way, n in zip(ways, wanted, strict=True)
+    ]
+    true = np.repeat(np.arange(n_way), [len(each) for each in rows])
+    return draw(x[np.concatenate(rows)], true, task.k, seed=task.seed, uneven=False)
+
+
+def measure_small(each: tuple[Task, int, int]) -> dict[str, float]:
+    """Accuracies in % of all methods in a small folder."""
+    _begin()
+    task = each[0]
+    x, y, labels = draw_small(*each)
+    unknown = labels < 0
+    found = {}
+    for method in OWN:
+        rows = prepare(x, method=method)
+        found[method] = solve(rows, labels, n_way=int(y.max()) + 1).labels
+    found |= sklearn_methods(rows.x.numpy().astype(np.float64), labels, task.k)
+    return {method: 100 * float((got == y)[unknown].mean()) for method, got in found.items()}
+
+
+def compare_small(jobs: int) -> None:
+    """All methods in folders of 24 to 600 images."""
+    table = []
+    for (n_way, per_class), kept_out in product(SMALL, (False, True)):
+        names = KEPT_OUT if kept_out else VALIDATION
+        tasks = [
+            (Task(name, k, uneven, seed), n_way, per_class)
+            for name, k, uneven, seed in product(names, SMALL_SHOTS, (False, True), range(4))
+            if n_way <= load(name)[1].max() + 1
+        ]
+        found = list(_run(tasks, jobs, measure_small))
+        row = {
+            "classes": n_way,
+            "per_class": per_class,
+            "kept_out": kept_out,
+            "folders": len(tasks),
+            "accuracy": {m: round(float(np.mean([f[m] for f in found])), 2) for m in found[0]},
+        }
+        table.append(row)
+        print(row, flush=True)
+    _write("folders_small", table)
+
+
 def cover(task: Task) -> list[bool]:
     """Whether the interval of each class size holds the truth."""
     _begin()
@@ -392,6 +452,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--ours", action="store_true")
     parser.add_argument("--close", action="store_true")
+    parser.add_argument("--small", action="store_true")
     parser.add_argument("--sizes", action="store_true")
     parser.add_argument("--slips", action="store_true")
     parser.add_argument("--draw", action="store_true")
@@ -400,6 +461,7 @@ if __name__ == "__main__":
     options = parser.parse_args()
     chosen = {
         look_closer: options.close,
+        compare_small: options.small,
         cover_sizes: options.sizes,
         count_slips: options.slips,
         draw_picture: options.draw,

@@ -164,6 +164,28 @@ def folder_part(report: dict[str, Any]) -> list[str]:
     return [*lines, "", "![Accuracy by labels per class](benchmarks/results/folders.png)"]
 
 
+def small_part(report: list[dict[str, Any]]) -> list[str]:
+    """Table of benchmarks/results/folders_small.json."""
+    methods = list(report[0]["accuracy"])
+    lines = [
+        "### Small folders",
+        "",
+        "`benchmarks/folders.py --small`: random classes of the same folders, as many images of "
+        "each class or uneven, 1, 2 and 5 labels per class; accuracy on the unlabelled images in "
+        "%, mean of all draws. The numbers of the method were chosen with the validation folders.",
+        "",
+        f"| classes | images per class | folders | draws | {' | '.join(methods)} |",
+        "|--:|--:|---|--:|" + "--:|" * len(methods),
+    ]
+    for row in report:
+        kind = "kept out" if row["kept_out"] else "validation"
+        accuracies = " | ".join(f"{row['accuracy'][method]:.1f}" for method in methods)
+        lines.append(
+            f"| {row['classes']} | {row['per_class']} | {kind} | {row['folders']} | {accuracies} |"
+        )
+    return lines
+
+
 def class_sizes_part(report: list[dict[str, Any]]) -> list[str]:
     """Table of benchmarks/results/folder_sizes.json."""
     kinds = [name for name in report[0] if name != "k"]
@@ -603,6 +625,7 @@ PARTS: tuple[tuple[str, Callable[[dict[str, Any]], list[str]]], ...] = (
     ("cpu", cpu_part),
     ("h200", gpu_part),
     ("folders", folder_part),
+    ("folders_small", small_part),
     ("folder_sizes", class_sizes_part),
     ("folder_slips", slips_part),
     ("tables", tables_part),

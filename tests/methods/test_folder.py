@@ -304,3 +304,18 @@ def test_labels_that_do_not_come_in_bursts_are_hidden_one_by_one():
     assert labelled_alike(alike, even) is None  # every other row has a labelled near-duplicate
     assert labelled_alike(alike, torch.arange(20) < 10).tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
     assert labelled_alike(None, even) is None
+
+
+def test_few_rows_are_hardly_whitened():
+    """Their covariance is mostly noise; that of many rows tells where classes differ."""
+
+    def change(n_rows: int) -> float:
+        rng = np.random.default_rng(0)
+        spread = np.geomspace(3, 0.1, 300)  # columns of different variance, for the whitening
+        x = torch.tensor(rng.normal(size=(n_rows, 300)) * spread, dtype=torch.float32)
+        rows = prepare_rows(torch.nn.functional.normalize(x, dim=1))
+        before, after = (z @ z.T for z in (rows.components, rows.whitened))
+        return float((after - before).abs().mean())
+
+    assert change(24) < 0.02  # seen: 0.002; 0.058 where few rows are whitened as many are
+    assert change(2000) > 0.03  # seen: 0.040

@@ -76,7 +76,7 @@ class FolderConstants:
     """
 
     n_components: int = 256  # principal components of the rows that are kept
-    whitening_variance: float = 3.0  # mean variance of the whitening, next to the 1
+    whitening_variance: float = 3.0  # mean variance of the whitening, next to the 1; of many rows
     shrinkage: float = 0.3  # s, of the shared covariance towards a multiple of the identity
     least_variance: float = 1e-3  # of a class, as a fraction of the mean variance of all rows
     n_rounds: int = 4  # of expectation maximisation
@@ -146,9 +146,12 @@ class FolderRows(NamedTuple):
 def prepare_rows(x: Tensor) -> FolderRows:
     """Principal components, whitening, neighbor means and graph of all rows, (N, D)."""
     z = principal_components(x.float(), CONSTANTS.n_components)
+    # Few rows do not tell a covariance of many columns: they are whitened less.
+    columns = min(CONSTANTS.n_components, x.shape[1])
+    reliability = len(x) ** 2 / (len(x) ** 2 + columns**2)
     found = find_neighborhood(
         z[None],
-        whitening_variance=CONSTANTS.whitening_variance,
+        whitening_variance=reliability * CONSTANTS.whitening_variance,
         # In a small folder, fewer than the smallest class may have.
         n_neighbors=min(SMOOTHING.neighbor_limit, max(2, round(sqrt(len(z))))),
     )
