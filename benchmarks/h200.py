@@ -60,6 +60,7 @@ def timed(function, repeats: int = 7) -> dict[str, float]:
 
 def main(path: str, out: str) -> None:
     """Run everything and write one JSON file."""
+    TritonEngine.estimates_sizes = True
     features = read_features(path, per_class=600)
     report = {
         "gpu": torch.cuda.get_device_name(),
