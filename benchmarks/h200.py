@@ -1,5 +1,8 @@
 """The engine on one GPU: agreement with float64 on 10,000 real episodes, kernel and whole time.
 
+Where class sizes are estimated, all is in float64, and "gather and Gram" includes the neighborhood
+features.
+
 python benchmarks/h200.py FEATURES.npy OUT.json      (FEATURES: rows in blocks of 600 a class)
 """
 
@@ -18,12 +21,14 @@ from fewlabels.evaluation import evaluate, sample_episodes
 from fewlabels.evaluation.engines import TorchEngine
 from fewlabels.evaluation.fused import (
     CUDA_SOFT_DOUBT,
+    TOLERANCES,
     TritonEngine,
     _kernel_arguments,
+    estimates,
     grams,
 )
 from fewlabels.features import FeatureSet, read_features
-from fewlabels.kernels import cuda
+from fewlabels.kernels import cuda, gram
 from fewlabels.methods import configure
 
 N_EPISODES = 10_000
@@ -55,6 +60,7 @@ def timed(function, repeats: int = 7) -> dict[str, float]:
 
 def main(path: str, out: str) -> None:
     """Run everything and write one JSON file."""
+    TritonEngine.estimates_sizes = True
     features = read_features(path, per_class=600)
     report = {
         "gpu": torch.cuda.get_device_name(),
@@ -72,9 +78,13 @@ def main(path: str, out: str) -> None:
         (1, "ncm", 640),
         (1, "kmeans", 640),
         (1, "soft-kmeans", 640),
+        (1, "map-auto", 640),
+        (5, "map-auto", 640),
     ):
         used = features if dim == features.dim else widened(features, dim)
-        method = configure(name, n_shot=n_shot, dataset="cifar-fs")
+        method = configure(name, n_shot=n_shot, dataset="cifar-fs").decide(
+            torch.as_tensor(used.features)
+        )
         episodes = sample_episodes(used, n_episodes=N_EPISODES, n_shot=n_shot)
         engine = TritonEngine(used)
         cell = {"method": name, "n_shot": n_shot, "dim": dim}
@@ -95,16 +105,24 @@ def main(path: str, out: str) -> None:
             lambda: evaluate([method], used, n_shot=n_shot, n_episodes=N_EPISODES, device="cuda")
         )
         lam, alpha, n_steps, classifier, target = _kernel_arguments(method, episodes)
-        rows = engine._rows.all(method.pipeline, torch.float32)
+        dtype = torch.float64 if estimates(method) else torch.float32
+        rows = engine._rows.all(method.pipeline, dtype)
         rows = rows - rows.mean(dim=0)
         numbers = torch.as_tensor(np.concatenate([episodes.support, episodes.query], axis=1)).cuda()
         chunk = 2500 if dim == 640 else 625
         n_support = episodes.support.shape[1]
+
+        def matrices_of(part: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            products = grams(method.pipeline, rows[part], n_support)
+            if not estimates(method):
+                return (products,)
+            wide = gram.append_neighbor_means(products, n_support=n_support, n_way=5)
+            return products, wide
+
         parts = [numbers[i : i + chunk] for i in range(0, N_EPISODES, chunk)]
-        cell["gather_and_gram"] = timed(
-            lambda: [grams(method.pipeline, rows[part], n_support) for part in parts]
-        )
-        matrices = torch.cat([grams(method.pipeline, rows[part], n_support) for part in parts])
+        cell["gather_and_gram"] = timed(lambda: [matrices_of(part) for part in parts])
+        found = zip(*(matrices_of(part) for part in parts), strict=True)
+        matrices, *wides = (torch.cat(kind) for kind in found)
         settings = dict(
             n_query=75,
             n_way=5,
@@ -112,18 +130,20 @@ def main(path: str, out: str) -> None:
             lam=lam,
             alpha=alpha,
             n_steps=n_steps,
-            target=torch.as_tensor(target, dtype=torch.float32).cuda(),
-            tol=1e-6,
+            target=torch.as_tensor(target, dtype=dtype).cuda(),
+            tol=TOLERANCES[dtype],
+            wides=wides[0] if wides else None,
         )
         shown = torch.as_tensor(episodes.support_labels.astype(np.int32)).cuda()
         cell["kernel"] = timed(lambda: cuda.classify_grams(matrices, shown, **settings), repeats=15)
         labels, margins = cuda.classify_grams(matrices, shown, **settings)
-        cell["doubtful_episodes"] = int((margins < CUDA_SOFT_DOUBT).sum())
+        doubt = 0.0 if estimates(method) else CUDA_SOFT_DOUBT
+        cell["doubtful_episodes"] = int((margins < doubt).sum())
         cell["unsolved_episodes"] = int((margins < 0).sum())
         cell["kernel_labels_unlike_final"] = int((labels.cpu().numpy() != predicted).sum())
         report["cells"].append(cell)
         print(json.dumps(cell), flush=True)
-        del matrices, engine
+        del matrices, wides, settings, engine
         torch.cuda.empty_cache()
         Path(out).write_text(json.dumps(report, indent=1))
 

@@ -1,42 +1,72 @@
-"""The CUDA engine against float64, where there is a GPU."""
+"""The CUDA engine against float64, where there is a GPU.
+
+Without one: TRITON_INTERPRET=1 pytest -W default tests/kernels/test_cuda.py, on few episodes and
+slowly, where Triton is installed. Its interpreter (3.6) needs numpy 2.3 or older.
+"""
+
+import os
 
 import pytest
 import torch
 
 from fewlabels.evaluation import sample_episodes
-from fewlabels.evaluation.engines import TorchEngine, make_engine
-from fewlabels.evaluation.fused import grams
+from fewlabels.evaluation.engines import TorchEngine
+from fewlabels.evaluation.fused import TritonEngine, grams
 from fewlabels.features import load_embedded
+from fewlabels.kernels import gram
 from fewlabels.methods import configure, find_method, method_names
 from fewlabels.preprocess import Pipeline
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+DEVICE = "cpu" if INTERPRETED else "cuda"
+N_EPISODES = 2 if INTERPRETED else 100
+NAMES = [name for name in method_names() if find_method(name).kernel and name != "simpleshot-cl2n"]
+SETTINGS = [(name, {}) for name in NAMES] + [
+    ("map", {"prior": "truth"}),
+    ("map", {"prior": "estimate"}),
+    ("map", {"lam": "auto"}),
+]
+IDS = [" ".join([name, *map("=".join, settings.items())]) for name, settings in SETTINGS]
 
-
-@pytest.mark.parametrize(
-    "name",
-    [name for name in method_names() if find_method(name).kernel and name != "simpleshot-cl2n"],
+pytestmark = pytest.mark.skipif(
+    not (torch.cuda.is_available() or INTERPRETED), reason="needs a CUDA GPU"
 )
-@pytest.mark.parametrize("prior", ["uniform", "truth"])
+
+
+class Engine(TritonEngine):
+    """The engine on the device of these tests."""
+
+    device = DEVICE
+    estimates_sizes = True
+
+
+@pytest.mark.parametrize(("name", "settings"), SETTINGS, ids=IDS)
 @pytest.mark.parametrize(
     ("n_way", "n_shot", "queries"),
     [(5, 1, "15"), (2, 5, "3"), (20, 5, "15"), (6, 2, "dirichlet:2:70"), (5, 1, "120")],
 )
-def test_labels_are_those_of_float64(name, prior, n_way, n_shot, queries):
+def test_labels_are_those_of_float64(name, settings, n_way, n_shot, queries):
     features = load_embedded()
-    method = configure(name, n_shot=n_shot, prior=prior)
+    method = configure(name, n_shot=n_shot, **settings).decide(torch.as_tensor(features.features))
     episodes = sample_episodes(
-        features, n_episodes=100, n_way=n_way, n_shot=n_shot, queries=queries
+        features, n_episodes=N_EPISODES, n_way=n_way, n_shot=n_shot, queries=queries
     )
-    expected = TorchEngine(features, device="cuda", dtype="float64").predict(method, episodes)
-    engine = make_engine(features, engine="triton", device="cuda")
-    assert (engine.predict(method, episodes) == expected).all()
+    expected = TorchEngine(features, device=DEVICE, dtype="float64").predict(method, episodes)
+    assert (Engine(features).predict(method, episodes) == expected).all()
+
+
+def test_class_sizes_are_estimated_by_the_kernels():
+    features = load_embedded()
+    method = configure("map-auto", n_shot=1)
+    of = {n: sample_episodes(features, n_episodes=1, n_shot=1, queries=n) for n in ("15", "120")}
+    assert Engine(features)._fits(method, of["15"])
+    assert not Engine(features)._fits(method, of["120"])  # more rows than a block has room for
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("row", [1, 8], ids=["support", "query"])
-@pytest.mark.parametrize("kind", ["NEAREST", "KMEANS", "FREE", "MASS", "MINIMUM"])
+@pytest.mark.parametrize("kind", ["NEAREST", "KMEANS", "FREE", "MASS", "MINIMUM", "ESTIMATE"])
 @pytest.mark.parametrize("line", ["none", "center | unit"])
 def test_an_episode_with_a_number_that_is_not_finite_has_margin_minus_one(
     line, kind, row, dtype, bad
@@ -48,11 +78,15 @@ def test_an_episode_with_a_number_that_is_not_finite_has_margin_minus_one(
     x += 2 * torch.eye(20, dtype=dtype)[torch.arange(18) % 3]
 
     def classify(x):
-        labels = (torch.arange(6) % 3).expand(3, 6).int().contiguous().cuda()
-        target = torch.full((1, 3), 2.0 if kind == "MINIMUM" else 4.0, dtype=dtype).cuda()
+        labels = (torch.arange(6) % 3).expand(3, 6).int().contiguous().to(DEVICE)
+        target = torch.full((1, 3), 2.0 if kind == "MINIMUM" else 4.0, dtype=dtype).to(DEVICE)
         settings = {"classifier": getattr(codes, kind), "lam": 10.0, "alpha": 0.3, "n_steps": 3}
+        products = grams(pipeline, x.to(DEVICE), 6)
+        if kind == "ESTIMATE":
+            wides = gram.append_neighbor_means(products, n_support=6, n_way=3)
+            settings |= {"lam": 0.0, "wides": wides}
         found = cuda.classify_grams(
-            grams(pipeline, x.cuda(), 6),
+            products,
             labels,
             n_query=12,
             n_way=3,

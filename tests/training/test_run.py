@@ -95,6 +95,22 @@ def test_images_are_kept_larger_than_the_network_where_the_recipe_says_so(recipe
     assert train_backbone(large, wide, output=tmp_path, device="cpu").finished
 
 
+@pytest.mark.parametrize("finish", [False, True])
+def test_a_stopped_training_writes_features_if_told_to(sets, recipe, tmp_path, finish):
+    shared = {"output": tmp_path, "val": sets["val"], "extract": [sets["novel"]], "device": "cpu"}
+    stopped = train_backbone(sets["base"], recipe, stop_after=0.0, finish=finish, **shared)
+    assert not stopped.finished
+    assert stopped.epoch == 1
+    assert (tmp_path / "novel.safetensors").exists() == finish
+    if finish:
+        early = FeatureSet.load(tmp_path / "novel.safetensors")
+        pixels = torch.from_numpy(sets["novel"].stack(recipe.storage_size))
+        expected = embed(stopped.backbone, pixels)
+        step = np.sqrt(expected.max()) / 255  # of a root in 8 bits
+        np.testing.assert_allclose(np.sqrt(early.features), np.sqrt(expected), atol=0.52 * step)
+    assert train_backbone(sets["base"], recipe, **shared).finished  # it goes on all the same
+
+
 def test_tests_may_see_larger_images_than_training(sets, recipe, tmp_path):
     """The same training; the transform of the backbone is the first, features are of both."""
     larger = dataclasses.replace(recipe, test_sizes=((24, 20), (18, 18)))

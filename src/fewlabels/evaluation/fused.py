@@ -65,6 +65,7 @@ class _FusedEngine:
     name: str
     device: str
     soft_doubt: float
+    estimates_in_float64 = False  # rather than in float32 first
     dtype = "float32, float64 where a decision is close"
 
     def __init__(
@@ -88,7 +89,8 @@ class _FusedEngine:
         if self._shifted is None or self._shifted[0] != rowwise:
             rows = self._rows.all(method.pipeline, torch.float32)
             self._shifted = (rowwise, rows - rows.mean(dim=0), rows.mean(dim=0))
-        limit = doubt(method, self._shifted[1], self.soft_doubt)
+        in_float64 = estimates(method) and self.estimates_in_float64
+        limit = None if in_float64 else doubt(method, self._shifted[1], self.soft_doubt)
         if limit is None:
             return self._predict_exactly(method, episodes)
         labels, margins = self._classify(self._shifted[1], episodes, method)
@@ -253,11 +255,15 @@ class NumbaEngine(_FusedEngine):
 
 
 class TritonEngine(_FusedEngine):
-    """Fused CUDA code, one block per episode."""
+    """Fused CUDA code, one block per episode; neighborhood features by torch."""
 
     name = "triton"
     device = "cuda"
     soft_doubt = CUDA_SOFT_DOUBT
+    estimates_in_float64 = True  # as the neighbors of a row are chosen in float64
+    # Off until these kernels have run on a GPU; the readable code estimates instead.
+    # tests/kernels/test_cuda.py and benchmarks/h200.py switch it on.
+    estimates_sizes = False
 
     def chunk_size(self, n_rows: int, dim: int) -> int:  # noqa: ARG002 - the gathering is cut into pieces below
         """See `Engine`."""
@@ -267,8 +273,11 @@ class TritonEngine(_FusedEngine):
         from fewlabels.kernels import cuda
 
         n_rows = episodes.support.shape[1] + episodes.query.shape[1]
-        fits = super()._fits(method, episodes) and not estimates(method)
-        return fits and cuda.fits(episodes.n_way, n_rows)
+        if estimates(method):  # other sizes by the readable code alone
+            wide = self._rows.raw.shape[1] >= n_rows and episodes.query.shape[1] >= episodes.n_way
+            if not (self.estimates_sizes and wide):
+                return False
+        return super()._fits(method, episodes) and cuda.fits(episodes.n_way, n_rows)
 
     def _classify(
         self, rows: Tensor, episodes: Episodes, method: ConfiguredMethod
@@ -281,10 +290,17 @@ class TritonEngine(_FusedEngine):
         shown = torch.as_tensor(episodes.support_labels.astype(np.int32)).to(self.device)
         lam, alpha, n_steps, classifier, target = _kernel_arguments(method, episodes)
         masses = torch.as_tensor(target).to(rows)
-        size = max(1, GATHERED_FLOATS // (numbers.shape[1] * rows.shape[1]))
-        found = [
-            cuda.classify_grams(
-                grams(method.pipeline, rows[numbers[part]], episodes.support.shape[1]),
+        n_support = episodes.support.shape[1]
+
+        def classify(part: slice) -> tuple[Tensor, Tensor]:
+            products = grams(method.pipeline, rows[numbers[part]], n_support)
+            wides = None
+            if estimates(method):
+                wides = gram.append_neighbor_means(
+                    products, n_support=n_support, n_way=episodes.n_way
+                )
+            return cuda.classify_grams(
+                products,
                 shown[part],
                 n_query=episodes.query.shape[1],
                 n_way=episodes.n_way,
@@ -294,9 +310,12 @@ class TritonEngine(_FusedEngine):
                 n_steps=n_steps,
                 target=masses[part] if len(masses) > 1 else masses,
                 tol=TOLERANCES[rows.dtype],
+                wides=wides,
             )
-            for part in (slice(first, first + size) for first in range(0, len(episodes), size))
-        ]
+
+        size = max(1, GATHERED_FLOATS // (numbers.shape[1] * rows.shape[1]))
+        parts = [slice(first, first + size) for first in range(0, len(episodes), size)]
+        found = [classify(part) for part in parts]
         labels, margins = (torch.cat(parts) for parts in zip(*found, strict=True))
         small = (
             labels.to(torch.int8) if episodes.n_way < 128 else labels

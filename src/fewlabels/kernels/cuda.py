@@ -3,6 +3,9 @@
 The same mathematics as `kernels.cpu`, on arrays (W, n) whose rows are classes and whose columns are
 all rows of the episode, support first. `members` holds class probabilities: ones for the support,
 the plan for the queries; prototypes are members @ rows / their mass.
+
+Where class sizes are estimated, three kernels run in turn: what `methods.estimation` finds from the
+neighborhood features, MAP with equal class sizes, and the evidence for it.
 """
 
 import torch
@@ -12,6 +15,7 @@ from torch import Tensor
 
 from fewlabels.kernels import codes
 from fewlabels.kernels.codes import KERNELS
+from fewlabels.methods.estimation import ESTIMATION, free_weight
 from fewlabels.methods.kmeans import MAX_ITERATIONS as KMEANS_ITERATIONS
 from fewlabels.transport.solver import SOLVER
 
@@ -38,6 +42,7 @@ def classify_grams(
     n_steps: int,
     target: Tensor,
     tol: float,
+    wides: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Label the queries of E episodes from their preprocessed Gram matrices.
 
@@ -47,42 +52,79 @@ def classify_grams(
         n_query: Q = n - S.
         n_way: W.
         classifier: Code of `kernels.codes`.
-        lam: Inverse temperature.
+        lam: Inverse temperature; 0 to estimate it per episode.
         alpha: Step size of the prototypes.
         n_steps: Number of steps of the prototypes.
         target: Class masses, (E, W) or (1, W).
         tol: Fraction of misplaced mass at which a solve ends.
+        wides: Gram matrices of the neighborhood features, (E, n, n), where class sizes or lam are
+            estimated.
 
     Returns:
         Labels, (E, Q) int32, and margins, (E,); a margin is -1 where a solve did not converge or a
         number is NaN or infinite.
     """
     n_episodes, n, _ = grams.shape
-    labels = torch.empty((n_episodes, n_query), dtype=torch.int32, device=grams.device)
-    margins = torch.empty(n_episodes, dtype=grams.dtype, device=grams.device)
+    estimating = classifier == codes.ESTIMATE
     width, length = max(2, triton.next_power_of_2(n_way)), max(32, triton.next_power_of_2(n))
-    _classify_kernel[(n_episodes,)](
-        grams,
-        support_labels,
-        target,
-        labels,
-        margins,
-        torch.empty((n_episodes, length, width), dtype=grams.dtype, device=grams.device),
-        n - n_query,
-        n_query,
-        n_way,
-        lam,
-        1.0 if classifier == codes.KMEANS else alpha,
-        {codes.NEAREST: 0, codes.KMEANS: KMEANS_ITERATIONS}.get(classifier, n_steps),
-        tol,
-        target.shape[1] if len(target) > 1 else 0,
-        SOLVER.damping(grams.dtype),
-        KIND=classifier,
-        W=width,
-        N=length,
-        num_warps=max(1, min(8, width * length // 1024)),  # 32 numbers of an array in each thread
+    labels = torch.empty((n_episodes, n_query), dtype=torch.int32, device=grams.device)
+    margins = grams.new_empty(n_episodes)
+    plans = grams.new_empty(2, n_episodes if estimating else 0, n_way, n_query)  # free, balanced
+    evidence = grams.new_empty(2, n_episodes)  # for them
+    masses = grams.new_empty(n_episodes if estimating else 0, n_way)  # without class prior
+    lams = grams.new_full(
+        (n_episodes if wides is not None else 1,), lam if lam > 0 else ESTIMATION.lam_target
     )
-    return labels, margins
+    # one number in the precision of the matrices: Triton passes Python's in float32
+    alphas = grams.new_full((1,), 1.0 if classifier == codes.KMEANS else alpha)
+    scratch = grams.new_empty(n_episodes, length, width)
+    sizes = (n - n_query, n_query, n_way)
+    solves = (tol, SOLVER.damping(grams.dtype))
+    n_warps = max(1, min(8, width * length * grams.itemsize // 4096))  # 32 words per thread
+    block = {"W": width, "N": length, "num_warps": n_warps}
+    if wides is not None:
+        _estimate_kernel[(n_episodes,)](
+            *(wides, support_labels, scratch, *sizes),
+            *(alphas, lams, plans[0], masses, evidence[0]),
+            ROUNDS=ESTIMATION.lam_rounds if lam <= 0 and n_way > 1 else 0,
+            PLANS=estimating,
+            **block,
+        )
+    _classify_kernel[(n_episodes,)](
+        *(grams, support_labels, scratch, *sizes),
+        *(alphas, lams, target, labels, margins, plans[1]),
+        {codes.NEAREST: 0, codes.KMEANS: KMEANS_ITERATIONS}.get(classifier, n_steps),
+        *solves,
+        0 if wides is None else 1,
+        target.shape[1] if len(target) > 1 else 0,
+        KIND=codes.MASS if estimating else classifier,
+        PLANS=estimating,
+        **block,
+    )
+    if not estimating:
+        return labels, margins
+    _evidence_kernel[(n_episodes,)](
+        *(wides, support_labels, scratch, *sizes),
+        *(lams, plans[1], evidence[1]),
+        *solves,
+        **block,
+    )
+    return _blend(plans, evidence, masses, margins)
+
+
+def _blend(
+    plans: Tensor, evidence: Tensor, masses: Tensor, margins: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Labels and margins of the mean of the free and the balanced plan, (2, E, W, Q)."""
+    # the part of `estimation.log_evidence` that Triton has no function for
+    sizes = plans.sum(dim=-1) + (ESTIMATION.prior_count + 1)
+    for_free, for_balanced = evidence + torch.lgamma(sizes).sum(dim=-1)
+    weight = free_weight(masses, for_free - for_balanced, plans.shape[-1])
+    plan = torch.lerp(plans[1], plans[0], weight[:, None, None])
+    first, labels = plan.max(dim=1)
+    second = plan.scatter(1, labels[:, None], -1.0).amax(dim=1)
+    solved = (margins >= 0) & weight.isfinite()
+    return labels.int(), torch.where(solved, (first - second).amin(dim=-1), -1.0)
 
 
 # Triton reads global numbers only as constexpr.
@@ -96,6 +138,23 @@ ERROR_DECREASE, STEP_LIMIT = tl.constexpr(SOLVER.error_decrease), tl.constexpr(S
 DAMPING_FACTOR = tl.constexpr(SOLVER.damping_factor)
 NEWTON_ITERATIONS = tl.constexpr(KERNELS.newton_iterations)
 MASS_FLOOR, EMPTY_SCORE = tl.constexpr(KERNELS.mass_floor), tl.constexpr(KERNELS.empty_score)
+FREE_STEPS, NORM_WEIGHT = (
+    tl.constexpr(ESTIMATION.free_steps),
+    tl.constexpr(ESTIMATION.norm_weight),
+)
+OWN_WEIGHT_LIMIT, PRIOR_COUNT = (
+    tl.constexpr(ESTIMATION.own_weight_limit),
+    tl.constexpr(ESTIMATION.prior_count),
+)
+LAM_TARGET, LAM_FACTOR = (
+    tl.constexpr(ESTIMATION.lam_target),
+    tl.constexpr(ESTIMATION.lam_factor),
+)
+LAM_MINIMUM, LAM_MAXIMUM = (
+    tl.constexpr(ESTIMATION.lam_minimum),
+    tl.constexpr(ESTIMATION.lam_maximum),
+)
+CLASS_FLOOR = tl.constexpr(ESTIMATION.mass_floor)
 
 
 @triton.jit
@@ -122,12 +181,12 @@ def _products(members, g, scratch, n_rows, n, W: tl.constexpr, N: tl.constexpr):
 
 
 @triton.jit
-def _overlaps(plan, n_way, W: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Plan @ plan^T, (W, N) -> (W, W)."""
+def _overlaps(plan, other, n_way, W: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Plan @ other^T, (W, N) and (W, N) -> (W, W)."""
     way = tl.arange(0, W)
     result = tl.zeros([W, W], dtype=plan.dtype)
     for j in range(n_way):
-        one = tl.sum(tl.where((way == j)[:, None], plan, 0.0), axis=0)
+        one = tl.sum(tl.where((way == j)[:, None], other, 0.0), axis=0)
         result = tl.where((way == j)[None, :], tl.sum(plan * one[None, :], axis=1)[:, None], result)
     return result
 
@@ -150,23 +209,330 @@ def _solve(matrix, right, n_way, W: tl.constexpr):  # type: ignore[no-untyped-de
 
 
 @triton.jit
-def _classify_kernel(  # type: ignore[no-untyped-def]
-    grams,
+def _balance(  # type: ignore[no-untyped-def]
+    scores,
+    biases,
+    mass_wanted,
+    allowed,
+    is_query,
+    n_query,
+    n_way,
+    tol,
+    first_damping,
+    solved,
+    KIND: tl.constexpr,
+    W: tl.constexpr,
+):
+    """`transport.solver.solve_biases`: plan, (W, N), biases, (W,), and `solved`, 0 if it failed."""
+    way = tl.arange(0, W)
+    zero = tl.sum(tl.zeros([W], dtype=scores.dtype), axis=0)
+    plan = tl.zeros_like(scores)
+    accepted = biases
+    accepted_mass = mass_wanted
+    error = zero + 1e30
+    damping = first_damping + zero
+    unconditional = 1
+    going = 1
+    iteration = 0
+    while going > 0:
+        plan = _plan(scores, biases, is_query)
+        mass = tl.sum(plan, axis=1)
+        gap = tl.where(allowed, mass_wanted - mass, 0.0)
+        slope = tl.sum(gap * (biases - accepted), axis=0)
+        missing = gap
+        if KIND == MINIMUM:
+            missing = tl.where((biases > 0.0) | (gap > 0.0), gap, 0.0)
+        new_error = tl.sum(tl.abs(missing), axis=0) / (2.0 * n_query)
+        iteration += 1
+        reached = new_error <= tol
+        going = tl.where(reached | (iteration >= NEWTON_ITERATIONS), 0, 1)
+        solved = tl.where(reached | (going > 0), solved, 0)
+        better = (unconditional > 0) | (new_error < ERROR_DECREASE * error) | (slope > 0.0)
+        damping = tl.where(
+            better,
+            tl.where(
+                unconditional > 0,
+                damping,
+                tl.maximum(damping / DAMPING_FACTOR, first_damping),
+            ),
+            damping * DAMPING_FACTOR,
+        )
+        accepted = tl.where(better, biases, accepted)
+        accepted_mass = tl.where(better, mass, accepted_mass)
+        error = tl.where(better, new_error, error)
+        free = allowed
+        if KIND == MINIMUM:
+            free = allowed & (missing != 0.0)
+        both = free[:, None] & free[None, :]
+        hessian = -_overlaps(plan, plan, n_way, W)
+        if KIND == MASS:
+            hessian += tl.sum(mass, axis=0) / n_way
+        diagonal = way[:, None] == way[None, :]
+        hessian = tl.where(both, hessian, 0.0) + tl.where(
+            diagonal, tl.where(free, (1.0 + damping) * mass, 1.0)[:, None], 0.0
+        )
+        move = _solve(hessian, tl.where(free, missing, 0.0), n_way, W)
+        longest = tl.max(tl.abs(move), axis=0)
+        finite = tl.sum(tl.abs(move), axis=0) < 1e30
+        move = move * tl.minimum(1.0, STEP_LIMIT / tl.maximum(longest, 1e-30))
+        scaling = tl.where(
+            allowed & (mass_wanted > 0.0),
+            tl.log(mass_wanted / tl.maximum(accepted_mass, MASS_FLOOR)),
+            0.0,
+        )
+        good = better & finite
+        proposal = accepted + tl.where(good, move, scaling)
+        if KIND == MINIMUM:
+            proposal = tl.maximum(proposal, 0.0)
+        unconditional = tl.where(good, 0, 1)
+        biases = tl.where(going > 0, proposal, biases)
+    return plan, biases, solved
+
+
+@triton.jit
+def _means(members, h, scratch, n, W: tl.constexpr, N: tl.constexpr):  # type: ignore[no-untyped-def]
+    """<c, row> for the class means c of the members, (W, N), and the class masses, (W,)."""
+    total = tl.maximum(tl.sum(members, axis=1), MASS_FLOOR)
+    return _products(members, h, scratch, n, n, W, N) / total[:, None], total
+
+
+@triton.jit
+def _free_plan(  # type: ignore[no-untyped-def]
+    h,
+    scratch,
+    shots,
+    squared,
+    lam,
+    alpha,
+    n_support,
+    n,
+    n_way,
+    with_prior,
+    W: tl.constexpr,
+    N: tl.constexpr,
+):
+    """`estimation.free_plan`, (W, N)."""
+    way, col = tl.arange(0, W), tl.arange(0, N)
+    real_way, is_query = way < n_way, (col >= n_support) & (col < n)
+    count = tl.maximum(tl.sum(shots, axis=1), 1.0)
+    weights = shots / count[:, None]
+    near = _products(weights, h, scratch, n_support, n, W, N)
+    between = tl.sum(weights * near, axis=1) - tl.sum(shots * squared[None, :], axis=1) / (
+        count * count
+    )
+    pairs = tl.maximum(tl.sum(count - 1.0, axis=0), 1.0)
+    average = tl.sum(between * count, axis=0) / pairs
+    norms = NORM_WEIGHT * (between + average / count)
+    own = tl.zeros_like(near)
+    biases = tl.zeros_like(norms)
+    plan = tl.zeros_like(near)
+    for step in range(FREE_STEPS + 1):
+        inner = _without_own(near, own, squared)
+        scores = tl.where(real_way[:, None], lam * (2.0 * inner - norms[:, None]), EMPTY_SCORE)
+        plan = _plan(scores, biases, is_query)
+        biases = tl.where(with_prior, tl.log(tl.sum(plan, axis=1) + PRIOR_COUNT), 0.0)
+        if step < FREE_STEPS:
+            means, total = _means(shots + plan, h, scratch, n, W, N)
+            near += alpha * (means - near)
+            own += alpha * (plan / total[:, None] - own)
+    return plan
+
+
+@triton.jit
+def _without_own(near, own, squared):  # type: ignore[no-untyped-def]
+    """<c', row> with c' the prototype c without the row, of weight `own` in c, (W, N)."""
+    return (near - own * squared[None, :]) / tl.maximum(1.0 - own, OWN_WEIGHT_LIMIT)
+
+
+@triton.jit
+def _gaussian_lam(  # type: ignore[no-untyped-def]
+    h, scratch, shots, squared, plan, n_support, n, n_way, W: tl.constexpr, N: tl.constexpr
+):
+    """`estimation._gaussian_lam`."""
+    way, col = tl.arange(0, W), tl.arange(0, N)
+    used = (way < n_way)[:, None] & ((col >= n_support) & (col < n))[None, :]
+    near, total = _means(shots + plan, h, scratch, n, W, N)
+    inner = tl.where(used, _without_own(near, plan / total[:, None], squared), 0.0)
+    inner = tl.where(used, inner - (tl.sum(inner, axis=0) / n_way)[None, :], 0.0)
+    mass = tl.where(way < n_way, tl.maximum(tl.sum(plan, axis=1), CLASS_FLOOR), 0.0)
+    means = _overlaps(plan, inner, n_way, W) / tl.maximum(mass, CLASS_FLOOR)[:, None]
+    explained = tl.sum(tl.sum(mass[:, None] * means * means, axis=1), axis=0)
+    within = (tl.sum(tl.sum(inner * inner, axis=1), axis=0) - explained) / (n - n_support)
+    diagonal = way[:, None] == way[None, :]
+    own = tl.sum(tl.where(diagonal, means, 0.0), axis=1)
+    weight = tl.where(diagonal, 0.0, mass[:, None] * mass[None, :])
+    # the sum over pairs of m_aa - m_ab + m_bb - m_ba, each of which is in it twice
+    apart = 2.0 * tl.sum(tl.sum(weight * (own[:, None] - means), axis=1), axis=0)
+    weights = tl.sum(tl.sum(weight, axis=1), axis=0)
+    return apart / weights * ((n_way - 1) / 4.0) / within
+
+
+@triton.jit
+def _evidence(scores, biases, plan, shots, is_query):  # type: ignore[no-untyped-def]
+    """`estimation.log_evidence` but for the log gamma of the class sizes."""
+    shifted = scores + biases[:, None]
+    top = tl.max(shifted, axis=0)
+    fits = top + tl.log(tl.sum(tl.exp(shifted - top[None, :]), axis=0))
+    labelled = tl.sum(tl.sum(tl.where(shots > 0.0, scores, 0.0), axis=1), axis=0)
+    fit = tl.sum(tl.where(is_query, fits, 0.0), axis=0)
+    return labelled + fit - tl.sum(tl.sum(plan, axis=1) * biases, axis=0)
+
+
+@triton.jit
+def _scores(  # type: ignore[no-untyped-def]
+    h, scratch, shots, plan, lam, n, n_way, W: tl.constexpr, N: tl.constexpr
+):
+    """Scores lam (2 <c, row> - |c|^2) for the class means c of support and plan, (W, N)."""
+    members = shots + plan
+    near, total = _means(members, h, scratch, n, W, N)
+    norms = tl.sum(members * near, axis=1) / total
+    real_way = tl.arange(0, W) < n_way
+    return tl.where(real_way[:, None], lam * (2.0 * near - norms[:, None]), EMPTY_SCORE)
+
+
+@triton.jit
+def _shots(support_labels, episode, n_support, like, W: tl.constexpr, N: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Members of the support, (W, N) zeros and ones."""
+    way, col = tl.arange(0, W), tl.arange(0, N)
+    given = tl.load(support_labels + episode * n_support + col, mask=col < n_support, other=-1)
+    return tl.where(way[:, None] == given[None, :], 1.0, 0.0).to(like.dtype.element_ty)
+
+
+@triton.jit
+def _estimate_kernel(  # type: ignore[no-untyped-def]
+    wides,
     support_labels,
-    target,
-    labels,
-    margins,
     scratch,
     n_support,
     n_query,
     n_way,
-    lam,
-    alpha,
+    alphas,
+    lams,
+    plans,
+    masses,
+    evidence,
+    ROUNDS: tl.constexpr,
+    PLANS: tl.constexpr,
+    W: tl.constexpr,
+    N: tl.constexpr,
+):
+    """Find lam, the free plan and its evidence, and the masses of the plan without class prior."""
+    episode = tl.program_id(0).to(tl.int64)
+    n = n_support + n_query
+    way, col = tl.arange(0, W), tl.arange(0, N)
+    real_way, is_query = way < n_way, (col >= n_support) & (col < n)
+    h = wides + episode * n * n
+    scratch += episode * (N * W)
+    shots = _shots(support_labels, episode, n_support, wides, W, N)
+    squared = tl.load(h + col * (n + 1), mask=col < n, other=0.0)
+    alpha = tl.load(alphas)
+    lam = tl.load(lams + episode)
+    plan = tl.zeros_like(shots)
+    # One loop for `ROUNDS` fits that find lam, the fit without class prior and the one with it: the
+    # compiler would take minutes for several copies of the fit.
+    for fit in range(ROUNDS + 2 if PLANS else ROUNDS):
+        plan = _free_plan(
+            h, scratch, shots, squared, lam, alpha, n_support, n, n_way, fit != ROUNDS, W, N
+        )
+        if ROUNDS > 0:
+            if fit < ROUNDS:
+                found = LAM_FACTOR * _gaussian_lam(
+                    h, scratch, shots, squared, plan, n_support, n, n_way, W, N
+                )
+                known = (found > 0.0) & (found < float("inf"))
+                found = tl.minimum(tl.maximum(found, LAM_MINIMUM), LAM_MAXIMUM)
+                lam = tl.where(known, found, LAM_TARGET)
+            if fit == ROUNDS - 1:
+                lam = tl.sqrt(LAM_TARGET * lam)
+        if PLANS:
+            tl.store(
+                masses + episode * n_way + way,
+                tl.sum(plan, axis=1),
+                mask=real_way & (fit == ROUNDS),
+            )
+    tl.store(lams + episode, lam)
+    if PLANS:
+        tl.store(
+            plans + (episode * n_way + way[:, None]) * n_query + (col - n_support)[None, :],
+            plan,
+            mask=real_way[:, None] & is_query[None, :],
+        )
+        scores = _scores(h, scratch, shots, plan, lam, n, n_way, W, N)
+        biases = tl.log(tl.sum(plan, axis=1) + PRIOR_COUNT)
+        tl.store(evidence + episode, _evidence(scores, biases, plan, shots, is_query))
+
+
+@triton.jit
+def _evidence_kernel(  # type: ignore[no-untyped-def]
+    wides,
+    support_labels,
+    scratch,
+    n_support,
+    n_query,
+    n_way,
+    lams,
+    plans,
+    evidence,
+    tol,
+    first_damping,
+    W: tl.constexpr,
+    N: tl.constexpr,
+):
+    """The evidence for the balanced plan; NaN where a solve failed."""
+    episode = tl.program_id(0).to(tl.int64)
+    n = n_support + n_query
+    way, col = tl.arange(0, W), tl.arange(0, N)
+    real_way, is_query = way < n_way, (col >= n_support) & (col < n)
+    h = wides + episode * n * n
+    scratch += episode * (N * W)
+    shots = _shots(support_labels, episode, n_support, wides, W, N)
+    plan = tl.load(
+        plans + (episode * n_way + way[:, None]) * n_query + (col - n_support)[None, :],
+        mask=real_way[:, None] & is_query[None, :],
+        other=0.0,
+    )
+    lam = tl.load(lams + episode)
+    scores = _scores(h, scratch, shots, plan, lam, n, n_way, W, N)
+    mass = tl.sum(plan, axis=1)
+    _, biases, solved = _balance(
+        scores,
+        tl.zeros_like(mass),
+        mass,
+        mass > 0.0,
+        is_query,
+        n_query,
+        n_way,
+        tol,
+        first_damping,
+        (tl.sum(mass, axis=0) > 0.0).to(tl.int32),  # NaN is not
+        MASS,
+        W,
+    )
+    found = _evidence(scores, biases, plan, shots, is_query)
+    tl.store(evidence + episode, tl.where(solved > 0, found, float("nan")))
+
+
+@triton.jit
+def _classify_kernel(  # type: ignore[no-untyped-def]
+    grams,
+    support_labels,
+    scratch,
+    n_support,
+    n_query,
+    n_way,
+    alphas,
+    lams,
+    target,
+    labels,
+    margins,
+    plans,
     n_steps,
     tol,
-    target_stride,
     first_damping,
+    lam_stride,
+    target_stride,
     KIND: tl.constexpr,
+    PLANS: tl.constexpr,
     W: tl.constexpr,
     N: tl.constexpr,
 ):
@@ -178,11 +544,10 @@ def _classify_kernel(  # type: ignore[no-untyped-def]
     is_query = (col >= n_support) & (col < n)
     g = grams + episode * n * n
     scratch += episode * (N * W)
-    given = tl.load(support_labels + episode * n_support + col, mask=col < n_support, other=-1)
-    shots = tl.where(way[:, None] == given[None, :], 1.0, 0.0).to(
-        grams.dtype.element_ty
-    )  # (W, N) members of the support
+    shots = _shots(support_labels, episode, n_support, grams, W, N)
     members = shots
+    alpha = tl.load(alphas)
+    lam = tl.load(lams + episode * lam_stride)
     mass_wanted = tl.load(target + episode * target_stride + way, mask=real_way, other=0.0)
     allowed = real_way
     if KIND == MASS:
@@ -223,67 +588,20 @@ def _classify_kernel(  # type: ignore[no-untyped-def]
             if KIND == FREE:
                 plan = _plan(scores, biases, is_query)
             else:
-                accepted = biases
-                accepted_mass = mass_wanted
-                error = zero + 1e30
-                damping = first_damping + zero
-                unconditional = 1
-                going = 1
-                iteration = 0
-                while going > 0:
-                    plan = _plan(scores, biases, is_query)
-                    mass = tl.sum(plan, axis=1)
-                    gap = tl.where(allowed, mass_wanted - mass, 0.0)
-                    slope = tl.sum(gap * (biases - accepted), axis=0)
-                    missing = gap
-                    if KIND == MINIMUM:
-                        missing = tl.where((biases > 0.0) | (gap > 0.0), gap, 0.0)
-                    new_error = tl.sum(tl.abs(missing), axis=0) / (2.0 * n_query)
-                    iteration += 1
-                    reached = new_error <= tol
-                    going = tl.where(reached | (iteration >= NEWTON_ITERATIONS), 0, 1)
-                    solved = tl.where(reached | (going > 0), solved, 0)
-                    better = (
-                        (unconditional > 0) | (new_error < ERROR_DECREASE * error) | (slope > 0.0)
-                    )
-                    damping = tl.where(
-                        better,
-                        tl.where(
-                            unconditional > 0,
-                            damping,
-                            tl.maximum(damping / DAMPING_FACTOR, first_damping),
-                        ),
-                        damping * DAMPING_FACTOR,
-                    )
-                    accepted = tl.where(better, biases, accepted)
-                    accepted_mass = tl.where(better, mass, accepted_mass)
-                    error = tl.where(better, new_error, error)
-                    free = allowed
-                    if KIND == MINIMUM:
-                        free = allowed & (missing != 0.0)
-                    both = free[:, None] & free[None, :]
-                    hessian = -_overlaps(plan, n_way, W)
-                    if KIND == MASS:
-                        hessian += tl.sum(mass, axis=0) / n_way
-                    diagonal = way[:, None] == way[None, :]
-                    hessian = tl.where(both, hessian, 0.0) + tl.where(
-                        diagonal, tl.where(free, (1.0 + damping) * mass, 1.0)[:, None], 0.0
-                    )
-                    move = _solve(hessian, tl.where(free, missing, 0.0), n_way, W)
-                    longest = tl.max(tl.abs(move), axis=0)
-                    finite = tl.sum(tl.abs(move), axis=0) < 1e30
-                    move = move * tl.minimum(1.0, STEP_LIMIT / tl.maximum(longest, 1e-30))
-                    scaling = tl.where(
-                        allowed & (mass_wanted > 0.0),
-                        tl.log(mass_wanted / tl.maximum(accepted_mass, MASS_FLOOR)),
-                        0.0,
-                    )
-                    good = better & finite
-                    proposal = accepted + tl.where(good, move, scaling)
-                    if KIND == MINIMUM:
-                        proposal = tl.maximum(proposal, 0.0)
-                    unconditional = tl.where(good, 0, 1)
-                    biases = tl.where(going > 0, proposal, biases)
+                plan, biases, solved = _balance(
+                    scores,
+                    biases,
+                    mass_wanted,
+                    allowed,
+                    is_query,
+                    n_query,
+                    n_way,
+                    tol,
+                    first_damping,
+                    solved,
+                    KIND,
+                    W,
+                )
         if step < n_steps:
             members = shots + plan
             inverse = 1.0 / tl.maximum(tl.sum(members, axis=1), 1e-6)
@@ -296,6 +614,12 @@ def _classify_kernel(  # type: ignore[no-untyped-def]
     solved = tl.where(total < float("inf"), solved, 0)
     plan = tl.where(plan == plan, plan, 0.0)
     best = tl.argmax(plan, axis=0)
+    if PLANS:
+        tl.store(
+            plans + (episode * n_way + way[:, None]) * n_query + (col - n_support)[None, :],
+            plan,
+            mask=real_way[:, None] & is_query[None, :],
+        )
     tl.store(labels + episode * n_query + col - n_support, best.to(tl.int32), mask=is_query)
     if KIND > HARD:
         first = tl.max(plan, axis=0)

@@ -1,9 +1,10 @@
-"""`unit` and `center` of many episodes in Gram space, in torch."""
+"""`unit`, `center` and the neighborhood features of many episodes in Gram space, in torch."""
 
 import torch
 from torch import Tensor
 
 from fewlabels.kernels.codes import KERNELS
+from fewlabels.preprocess import smoothing
 
 
 def normalize(g: Tensor) -> Tensor:
@@ -31,3 +32,15 @@ def center(g: Tensor, *, n_support: int, jointly: bool, by_support: bool = False
     toward = toward[..., side_of_row]  # (E, n, n) <x_i, m(k)>
     between = weights[side_of_row] @ toward  # (E, n, n) <m(i), m(k)>
     return g - toward - toward.mT + between
+
+
+def append_neighbor_means(g: Tensor, *, n_support: int, n_way: int) -> Tensor:
+    """Inner products of the neighborhood features, (E, n, n) -> (E, n, n), support rows first.
+
+    The features depend on inner products alone, so any rows with these products will do. Their
+    number of dimensions counts too: the vectors must have n or more.
+    """
+    x = smoothing.rows_of_products(g)
+    wide = smoothing.append_neighbor_means(x[:, :n_support], x[:, n_support:], n_way=n_way)
+    rows = torch.cat(wide, dim=1)
+    return rows @ rows.mT

@@ -89,12 +89,9 @@ def assign_estimated(
     members = one_hot(support_labels, n_way, support.dtype)
     free = free_plan(wide[0], members, wide[1], lam=lam, alpha=alpha)
     without_prior = free_plan(wide[0], members, wide[1], lam=lam, alpha=alpha, prior=False)
-    spread = ((without_prior.sum(dim=-2) / (n_query / n_way) - 1) ** 2).mean(dim=-1).sqrt()
     for_free = log_evidence(wide[0], members, wide[1], free, lam=lam, solve=False)
     for_equal = log_evidence(wide[0], members, wide[1], equal.plan, lam=lam, solve=True)
-    score = spread + (for_free - for_equal).clamp_min(0.0) / n_query
-    excess = score / imbalance_threshold(n_query, n_way) - 1
-    certainty = torch.sigmoid(ESTIMATION.weight_slope * excess)
+    certainty = free_weight(without_prior.sum(dim=-2), for_free - for_equal, n_query)
     plan = certainty[:, None, None] * free + (1 - certainty)[:, None, None] * equal.plan
     prototypes = plan_means(support, members, query, plan)
     scores = lam[:, None, None] * similarities(query, prototypes)
@@ -109,6 +106,21 @@ def assign_estimated(
         certainty=certainty,
         lam=lam,
     )
+
+
+def free_weight(mass: Tensor, gain: Tensor, n_query: int) -> Tensor:
+    """Weight of the free plan, (E, W) and (E,) -> (E,).
+
+    Args:
+        mass: Class sizes of the fit without class prior.
+        gain: Log evidence for the free plan less that for the balanced one.
+        n_query: Number of queries.
+    """
+    n_way = mass.shape[-1]
+    spread = ((mass / (n_query / n_way) - 1) ** 2).mean(dim=-1).sqrt()
+    score = spread + gain.clamp_min(0.0) / n_query
+    excess = score / imbalance_threshold(n_query, n_way) - 1
+    return torch.sigmoid(ESTIMATION.weight_slope * excess)
 
 
 def imbalance_threshold(n_query: int, n_way: int) -> float:

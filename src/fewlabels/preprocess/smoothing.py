@@ -176,10 +176,15 @@ def _rotate(x: Tensor) -> Tensor:
     """Rows in a basis of their span, (E, N, D) -> (E, N, min(N, D)); inner products are kept."""
     if x.shape[2] <= x.shape[1]:
         return x
-    products = x @ x.mT
+    return rows_of_products(x @ x.mT)
+
+
+def rows_of_products(products: Tensor) -> Tensor:
+    """Rows with these inner products, (E, N, N) -> (E, N, N)."""
+    products = products.clone()
     products.diagonal(dim1=1, dim2=2).add_(SMOOTHING.diagonal_jitter)
-    rotated: Tensor = torch.linalg.cholesky_ex(products).L
-    return rotated
+    rows: Tensor = torch.linalg.cholesky_ex(products).L
+    return rows
 
 
 def _difference_covariance(x: Tensor, neighbors: int) -> Tensor:

@@ -46,6 +46,7 @@ def train_backbone(
     validate_every: int = 5,
     checkpoint_every: int = 5,
     stop_after: float | None = None,
+    finish: bool = False,
     strict: bool = False,
     command: str = "",
     on_epoch: Callable[[Report], object] | None = None,
@@ -61,6 +62,7 @@ def train_backbone(
         views: The views of an image that these features are averaged over, one of
             `fewlabels.features.views.VIEWS`, or "best": those with the best validation.
         stop_after: Seconds after which to stop with a checkpoint; the same call resumes it.
+        finish: Write backbone and features also where it was stopped, of the weights of then.
         strict: Refuse images that cannot be read, instead of leaving them out with a warning.
     """
     if views not in (*VIEWS, BEST):
@@ -99,7 +101,7 @@ def train_backbone(
             stop_after=stop_after,
             on_epoch=on_epoch,
         )
-        if not (trained.finished and processes.first):
+        if not (processes.first and (trained.finished or finish)):
             return trained
         save_trained(output / MODEL, trained, recipe, provenance=describe(trained, recipe, base))
         scores = {}
