@@ -147,6 +147,8 @@ def test_a_session_without_any_label_has_an_answer(tiny, photos, names, how, mon
     again = open_session(folder)
     assert again.state.active == state.active
     again.close()
+    open_session(folder, classes=names).close()  # the command that began it, once more
+    names.write_text("apple\nleek\ngrape\n")
     with pytest.raises(InputError, match="classes must be left out for"):
         open_session(folder, classes=names)
 

@@ -62,6 +62,8 @@ def export_command(
     photos: options.PhotosNow = None,
     class_from: options.ClassFrom = "deepest",
     sub_classes: options.SubClasses = "",
+    boxes: options.Boxes = None,
+    every: options.Every = None,
     abstain: Abstain = 0.0,
     link: Annotated[
         bool,
@@ -117,6 +119,8 @@ def export_command(
             labels=labels,
             photos=photos,
             class_from=class_from,
+            boxes=boxes,
+            every=every,
             split=fractions,
             near=NEAR if near is None else near,
             burst=SECONDS if burst is None else burst,

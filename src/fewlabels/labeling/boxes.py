@@ -156,6 +156,7 @@ def crop_images(images: ImageSet, boxes: Path) -> Cropped:
         else:
             of_image.setdefault(name, []).append(box)
     names, sources, problems, labels, n_cut = list[str](), list[Crop](), list[Problem](), {}, 0
+    seen = set[str]()
     for name in sorted(of_image, key=index.__getitem__):
         path = images.path(index[name])
         assert path is not None, "a folder has files only"
@@ -166,6 +167,12 @@ def crop_images(images: ImageSet, boxes: Path) -> Cropped:
             if inside is None:
                 problems.append(Problem(item, f"the box lies outside the image, {box.corners}"))
                 continue
+            if item in seen:
+                raise InputError(
+                    f"{boxes} must give the boxes of an image different ids, got '{box.key}' more "
+                    f"than once for {name}. Change them, or leave out the column id."
+                )
+            seen.add(item)
             n_cut += is_cut
             names.append(item)
             sources.append(Crop(path, *inside))
