@@ -671,6 +671,11 @@ def test_export(here, photos, tmp_path):
     assert "--split must be numbers" in wrong.stderr
     wrong = here(*words, "--to", "yolo", "-o", tmp_path / "o")
     assert "--to must be one of imagefolder" in wrong.stderr
+    (tmp_path / "t.csv").write_text("photo,kind,e0,e1\na,leek,1,2\nb,,2,1\n")
+    table = ("export", tmp_path / "t.csv", "--to", "csv", "-o", tmp_path / "table")
+    done = here(*table, "--column", "name=photo", "--column", "label=kind")
+    assert "2 rows written" in done.stdout
+    assert "a,leek," in (tmp_path / "table" / "labels.csv").read_text()
 
 
 def test_move_and_undo(here, photos, tmp_path):

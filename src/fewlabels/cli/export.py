@@ -64,6 +64,8 @@ def export_command(
     sub_classes: options.SubClasses = "",
     boxes: options.Boxes = None,
     every: options.Every = None,
+    column: options.Column = None,
+    text_column: options.TextColumn = None,
     abstain: Abstain = 0.0,
     link: Annotated[
         bool,
@@ -121,6 +123,7 @@ def export_command(
             class_from=class_from,
             boxes=boxes,
             every=every,
+            columns=options.columns_by_role(column, text_column),
             split=fractions,
             near=NEAR if near is None else near,
             burst=SECONDS if burst is None else burst,

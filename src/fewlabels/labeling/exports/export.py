@@ -3,7 +3,7 @@
 import secrets
 import shutil
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -88,6 +88,7 @@ def export_labels(
     class_from: str = DEEPEST,
     boxes: str | Path | None = None,
     every: float | None = None,
+    columns: Mapping[str, str] | None = None,
     split: Sequence[float] | None = None,
     near: float = NEAR,
     burst: float = SECONDS,
@@ -106,7 +107,7 @@ def export_labels(
     completely or not at all.
 
     Args:
-        source: Labelling project, folder of images, or file of features.
+        source: Labelling project, folder of images, file of features, or table.
         to: Name of the format, see `format_names`.
         output: A new or empty folder.
         labels: CSV file with columns path and label, such as labels.csv, predictions included. If
@@ -115,6 +116,7 @@ def export_labels(
         class_from: Which sub-folder names the class, as in `label_folder`.
         boxes: Of a folder, as in `label_folder`: crops are written. A project has its own.
         every: Of a folder, as in `label_folder`: frames of videos are written too.
+        columns: Of a table, as in `label_folder`.
         split: Fractions of train and validation, or of train, validation and test. Images with
             equal files or similar features are never divided.
         near: Cosine of features from which images are similar; 1 compares files only.
@@ -151,6 +153,7 @@ def export_labels(
         class_from=class_from,
         boxes=None if boxes is None else Path(boxes),
         every=every,
+        columns=columns,
     )
     _check_output(output, found.root)
     noun = "row" if found.root is None else "image"
@@ -227,9 +230,10 @@ def find_items(
     class_from: str = DEEPEST,
     boxes: Path | None = None,
     every: float | None = None,
+    columns: Mapping[str, str] | None = None,
 ) -> Found:
     """The items of a project, a folder or a file of features; arguments as in `export_labels`."""
-    named = identify(Path(source))
+    named = identify(Path(source), columns)
     named.check_parts(boxes, every)
     if named.is_project:
         root = named.root if photos is None else Path(photos)
