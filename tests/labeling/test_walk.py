@@ -198,6 +198,9 @@ def label_and_merge(photos: Path, tmp_path: Path) -> Path:
     outcome = label_folder(photos, tmp_path / "first.csv", output=tmp_path / "labels.csv")
     assert len(outcome.rows) == len(names)
     assert any("near-duplicates" in each for each in outcome.remarks)
+    groups = [set(each) for each in outcome.summary()["similar"]]
+    for copied in ("01.jpg", "11.jpg"):
+        assert any({f"copy {copied}", f"DCIM/100CANON/{copied}"} <= group for group in groups)
     # The second annotator, Ben, decides in a project of his own, where all files have other names.
     shutil.copytree(photos, tmp_path / "ben" / "photos")
     for path in [path for path in (tmp_path / "ben").rglob("*") if path.is_file()]:
@@ -252,7 +255,11 @@ def label_and_merge(photos: Path, tmp_path: Path) -> Path:
     assert sum(each == ("import", "") for each in found.values()) == len(few) - len(CLASSES)
     assert found[contested] == ("person", "anna")
     label_folder(project, output=tmp_path / "again.csv", report=tmp_path / "report.html")
-    assert "Cohen's kappa" in html.unescape((tmp_path / "report.html").read_text(encoding="utf-8"))
+    told = html.unescape((tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert "Cohen's kappa" in told
+    similar = told.partition("Near-duplicates and bursts")[2].partition("</section>")[0]
+    assert "copy 01.jpg" in similar
+    assert "copy 11.jpg" in similar
     assert tree(photos) == before
     return project
 
