@@ -429,16 +429,24 @@ def _read_features(
     numbers = zip(names, features.labels, strict=True)
     own = {name: features.class_names[number] for name, number in numbers if number >= 0}
     given, true = _read_given(names, own, labels, truth)
-    collection = Collection.of_features(features, title=title)
-    remarks = (*(true.remarks if true else ()), *given.remarks)
-    true_labels = None if true is None else true.labels
+    return _of_rows(Collection.of_features(features, title=title), given, true)
+
+
+def _of_rows(
+    collection: Collection,
+    given: LabelsRead,
+    true: LabelsRead | None,
+    remarks: Sequence[str] = (),
+    backbone: str = "",
+) -> Inputs:
+    """Items that are no images, with their labels."""
     return Inputs(
         collection,
         _imported(given.labels),
-        remarks,
-        "",
+        (*remarks, *(true.remarks if true else ()), *given.remarks),
+        backbone,
         len(collection),
-        true_labels,
+        None if true is None else true.labels,
         people=given.people,
     )
 
@@ -504,17 +512,7 @@ def _read_table(
     collection = Collection.of_features(found, title=named.path.stem)
     if any(values is not None for values in shown[1:]):
         collection = collection.with_shown(shown)
-    remarks += [*more, *(true.remarks if true else ()), *given.remarks]
-    true_labels = None if true is None else true.labels
-    return Inputs(
-        collection,
-        _imported(given.labels),
-        tuple(remarks),
-        backbone,
-        len(collection),
-        true_labels,
-        people=given.people,
-    )
+    return _of_rows(collection, given, true, [*remarks, *more], backbone)
 
 
 def _find_shown(named: Named, rows: TableRows, kept: Sequence[int]) -> tuple[Shown, list[str]]:

@@ -12,9 +12,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from PIL import Image
-
-from fewlabels.data.decoding import ORIENTATION, UnreadableImageError, decode, known_formats
+from fewlabels.data.decoding import UnreadableImageError, decode, upright_size
 from fewlabels.data.listing import AVIF, HEIC
 from fewlabels.data.sources import ImageSource
 from fewlabels.errors import InputError, unknown_choice
@@ -203,9 +201,7 @@ def picture_size(item: Item) -> tuple[int, int]:
     if item.part is not None:
         return item.part.read().size
     try:
-        with Image.open(item.file or "", formats=known_formats()) as image:
-            turned = image.getexif().get(ORIENTATION, 1) >= 5
-            return (image.height, image.width) if turned else image.size
+        return upright_size(item.file or Path())
     except Exception as error:  # damaged bytes raise errors of any class
         raise UnreadableImageError(item.path, "it is damaged") from error
 
