@@ -153,6 +153,16 @@ def test_a_session_without_any_label_has_an_answer(tiny, photos, names, how, mon
         open_session(folder, classes=names)
 
 
+def test_frames_of_videos_are_read_beside_class_names(tiny, photos, names, how):
+    """They were forgotten without a word."""
+    pytest.importorskip("av")
+    with pytest.raises(InputError, match="every must be seconds between two frames"):
+        read_inputs(photos, classes=names, every=0, extraction=how)
+    found = read_inputs(photos, classes=names, every=1, extraction=how)
+    assert found.every == 1
+    assert found.prior is not None
+
+
 def test_words_find_items(tiny, photos, names, how):
     session = open_session(photos, extraction=how, classes=names)
     rows, cosines = session.search("plum")
