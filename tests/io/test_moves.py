@@ -132,7 +132,7 @@ def test_a_full_disk(tmp_path, moves):
     begin_moves(journal, moves)
     ended = run(journal, 0, far=True, full=True)
     assert "3 of 6 files are at their new place" in ended.stderr
-    assert "File too large" in ended.stderr
+    assert f"{moves[3].target}: File too large. Free some space; then" in ended.stderr
     assert not list(journal.parent.glob("*/.*"))  # no part of a copy is left
     undo_moves(journal)
     assert tree(tmp_path) == before

@@ -2,6 +2,7 @@
 
 import io
 import json
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -9,7 +10,8 @@ from PIL import Image
 
 from fewlabels import label_folder
 from fewlabels.data import read_images
-from fewlabels.errors import FewLabelsError, FileFormatError
+from fewlabels.errors import FewLabelsError, FileFormatError, InputError
+from fewlabels.features import FeatureSet
 from fewlabels.features.store import FeatureStore
 from fewlabels.labeling.boxes import crop_images
 from fewlabels.labeling.collection import Extraction
@@ -120,6 +122,11 @@ def test_boxes_that_are_not_in_the_image(scenes, tmp_path):
         ("b.csv", "path,x,y\na/1.png,1,1\n", "columns must be path and x, y, width, height"),
         ("b.csv", "path,x,y,w,h\na/1.png,1,1,one,2\n", "line 2: w must be a number, got 'one'"),
         ("b.csv", "path,x,y,w,h\nb/1.png,1,1,1,2\n", "got 1 box of b/1.png"),
+        (
+            "b.csv",
+            "path,x,y,w,h,id\na/1.png,1,1,8,9,7\na/2.png,1,1,8,9,7\na/1.png,3,3,9,9,7\n",
+            r"b.csv must give .* different ids, got '7' more than once for a/1.png",
+        ),
         ("b.json", "[]", "object with a list 'images'"),
         ("b.json", "{", "cannot be read"),
         ("b.json", '{"images": [{"file": "x", "detections": [{"bbox": [1]}]}]}', "x, detection 0"),
@@ -134,6 +141,35 @@ def test_files_that_hold_no_boxes(scenes, tmp_path, name, text, words):
         crop_images(read_images(scenes), tmp_path / "no.csv")
 
 
+def test_labels_of_crops_go_out_without_a_project(scenes, tmp_path, encoder, monkeypatch):
+    monkeypatch.setenv("FEWLABELS_CACHE", str(tmp_path / "cache"))
+    write("csv", tmp_path / "boxes.csv")
+    table, boxes = tmp_path / "labels.csv", tmp_path / "boxes.csv"
+    how = {"backbone": encoder, "device": "cpu"}
+    outcome = label_folder(scenes, boxes=boxes, output=table, n_workers=0, **how)
+    labels = {row.path: row.label for row in outcome.rows}
+    with pytest.raises(InputError, match=r"none of its 18 paths is .* give boxes=FILE"):
+        export_labels(scenes, labels=table, to="csv", output=tmp_path / "whole")
+    export_labels(
+        scenes,
+        labels=table,
+        boxes=boxes,
+        to="imagefolder",
+        output=tmp_path / "o",
+        split=(0.5, 0.5),
+        **how,
+    )
+    pictures = list((tmp_path / "o").glob("*/*/*.jpg"))
+    assert Counter(path.parent.name for path in pictures) == Counter(labels.values())
+    with Image.open(pictures[0]) as image:
+        assert image.size == (20, 24)
+    done = export_labels(scenes, boxes=boxes, to="csv", output=tmp_path / "own")
+    assert sum(done.counts.values()) == 18
+    FeatureSet.from_arrays(np.eye(2), ["a", "b"]).save(tmp_path / "f.safetensors")
+    with pytest.raises(InputError, match=r"boxes needs a folder of images, got .*f\.safetensors"):
+        export_labels(tmp_path / "f.safetensors", boxes=boxes, to="csv", output=tmp_path / "no")
+
+
 def test_crops_are_a_project_too(scenes, tmp_path, encoder, monkeypatch):
     monkeypatch.setenv("FEWLABELS_CACHE", str(tmp_path / "cache"))
     write("csv", tmp_path / "boxes.csv")
@@ -144,6 +180,10 @@ def test_crops_are_a_project_too(scenes, tmp_path, encoder, monkeypatch):
     names = session.collection.names
     assert len(names) == 18
     assert len(session.state.given) == 6
+    session.close()
+    session = open_session(  # the command that began the project, once more
+        tmp_path / "p", photos=scenes, boxes=tmp_path / "boxes.csv", extraction=how, person="anna"
+    )
     session.decide([names.index("a/3.png#0")], "crimson")
     session.close()
     (tmp_path / "boxes.csv").unlink()  # the project has a copy

@@ -76,7 +76,7 @@ def contents(photos: Path, labels: dict[str, str]) -> dict[bytes, str]:
 
 
 def read_csv(path: Path) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8", newline="") as file:
+    with path.open(encoding="utf-8-sig", newline="") as file:
         return list(csv.DictReader(file))
 
 
@@ -261,6 +261,61 @@ def test_labels_of_a_file_with_its_predictions(photos, labels, tmp_path):
     )
     assert done.counts == {"": 7}
     assert "8 images without a label left out." in done.remarks
+
+
+def test_guesses_that_were_left_out_go_out_as_predictions(photos, labels, tmp_path):
+    """`label --abstain` leaves labels out: Label Studio is where such images are looked at."""
+    first, *rest = labels
+    lines = [f"{path},,0.6,,leek" for path in rest]
+    (tmp_path / "l.csv").write_text(
+        "\n".join(["path,label,confidence,origin,guess", f"{first},leek,1,person,", *lines])
+    )
+    done = {"labels": tmp_path / "l.csv"}
+    export_labels(photos, to="label-studio", output=tmp_path / "ls", **done)
+    tasks = json.loads((tmp_path / "ls" / "tasks.json").read_text(encoding="utf-8"))
+    told = [each["predictions"][0] for each in tasks if "predictions" in each]
+    assert len(told) == len(rest)
+    assert {each["score"] for each in told} == {0.6}
+    assert sum("annotations" in each for each in tasks) == 1
+    export_labels(photos, to="csv", output=tmp_path / "o", **done)
+    again = export_labels(photos, to="csv", output=tmp_path / "p", labels=tmp_path / "o/labels.csv")
+    assert (tmp_path / "p/labels.csv").read_bytes() == (tmp_path / "o/labels.csv").read_bytes()
+    assert again.counts == {"": len(labels)}
+
+
+def test_names_of_pictures_that_a_system_does_not_allow_are_mapped_and_listed(tmp_path):
+    names = ("12:30.jpg", "12_30.jpg", "aux.jpg", "wh?t.jpg")
+    (tmp_path / "photos" / "a").mkdir(parents=True)
+    for number, name in enumerate(names):
+        Image.new("RGB", (8, 8), (60 * number, 9, 9)).save(tmp_path / "photos" / "a" / name)
+    colors = {(tmp_path / "photos/a" / name).read_bytes() for name in names}
+    for form in ("imagefolder", "ultralytics", "hf", "fiftyone", "coco"):
+        done = export_labels(tmp_path / "photos", to=form, output=tmp_path / form)
+        pictures = list((tmp_path / form).rglob("*.jpg"))
+        assert {path.read_bytes() for path in pictures} == colors  # none took another's place
+        assert not any(set(path.name) & set(':?"<>|*\\') for path in pictures)
+        assert (
+            "3 files renamed, as not every system allows the name: '12:30.jpg' as '12_30.jpg', "
+            "'aux.jpg' as '_aux.jpg', 'wh?t.jpg' as 'wh_t.jpg'."
+        ) in done.remarks
+    done = export_labels(tmp_path / "photos", to="csv", output=tmp_path / "csv")
+    assert not done.remarks  # the pictures stay where they are
+
+
+def test_a_table_is_safe_in_a_spreadsheet_and_comes_back(tmp_path):
+    (tmp_path / "photos").mkdir()
+    for name in ("=1+1.jpg", "größe.jpg"):
+        Image.new("RGB", (8, 8)).save(tmp_path / "photos" / name)
+    (tmp_path / "l.csv").write_text('path,label\n=1+1.jpg,@sum\ngröße.jpg,"a, b"\n')
+    done = {"to": "csv", "labels": tmp_path / "l.csv"}
+    export_labels(tmp_path / "photos", output=tmp_path / "o", **done)
+    content = (tmp_path / "o" / "labels.csv").read_bytes()
+    assert content.startswith(b"\xef\xbb\xbf")  # for Excel
+    assert b"'=1+1.jpg,'@sum," in content
+    export_labels(
+        tmp_path / "photos", to="csv", labels=tmp_path / "o/labels.csv", output=tmp_path / "p"
+    )
+    assert (tmp_path / "p" / "labels.csv").read_bytes() == content
 
 
 def test_labels_go_out_without_the_photographs(project, photos, labels, tmp_path):

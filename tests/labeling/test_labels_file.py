@@ -173,9 +173,9 @@ def test_a_prediction_corrected_in_a_spreadsheet_is_a_label(tmp_path, separator)
     assert "1 prediction corrected by hand. It counts as your label." in found.remarks[0]
     assert "1 row of origin 'model' is a prediction" in found.remarks[1]
     assert read_label_rows(path, NAMES).labels == {
-        "a/1.jpg": ("leek", "model", 0.9, 0.9, ""),
-        "a/2.jpg": ("=plum", "import", 1.0, 0.0, ""),
-        "b/3.jpg": ("leek", "import", 0.4, 0.9, ""),
+        "a/1.jpg": ("leek", "model", 0.9, 0.9, "", ""),
+        "a/2.jpg": ("=plum", "import", 1.0, 0.0, "", ""),
+        "b/3.jpg": ("leek", "import", 0.4, 0.9, "", ""),
     }
 
 

@@ -147,8 +147,20 @@ def test_a_session_without_any_label_has_an_answer(tiny, photos, names, how, mon
     again = open_session(folder)
     assert again.state.active == state.active
     again.close()
+    open_session(folder, classes=names).close()  # the command that began it, once more
+    names.write_text("apple\nleek\ngrape\n")
     with pytest.raises(InputError, match="classes must be left out for"):
         open_session(folder, classes=names)
+
+
+def test_frames_of_videos_are_read_beside_class_names(tiny, photos, names, how):
+    """They were forgotten without a word."""
+    pytest.importorskip("av")
+    with pytest.raises(InputError, match="every must be seconds between two frames"):
+        read_inputs(photos, classes=names, every=0, extraction=how)
+    found = read_inputs(photos, classes=names, every=1, extraction=how)
+    assert found.every == 1
+    assert found.prior is not None
 
 
 def test_words_find_items(tiny, photos, names, how):

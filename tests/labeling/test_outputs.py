@@ -4,7 +4,9 @@ import codecs
 import csv
 import io
 import json
+import resource
 import shutil
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -124,6 +126,25 @@ def test_nothing_is_overwritten(tmp_path, collection):
     )
     assert (tmp_path / "sorted" / "fruit" / "apple-0.png").read_text() == "mine"
     assert (tmp_path / "sorted" / "fruit" / "apple-0-2.png").is_file()
+
+
+def test_a_full_disk_is_told_with_what_is_there(tmp_path, collection):
+    """A limit on the size of files stands for the disk: the last image does not fit."""
+    rows = as_rows(collection, lambda _: "fruit")
+    with (collection.root / "plum-7.png").open("ab") as file:
+        file.write(bytes(400_000))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, limits[1]))
+    try:
+        with pytest.raises(InputError, match=r"plum-7\.png cannot .* 23 images are in .*sorted"):
+            file_into_folders(tmp_path / "sorted", rows, collection, link=False)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert len(list((tmp_path / "sorted" / "fruit").iterdir())) == 23
+    assert file_into_folders(tmp_path / "sorted", rows, collection, link=False) == 0
+    assert len(list((tmp_path / "sorted" / "fruit").iterdir())) == 24
 
 
 def test_what_an_earlier_run_left_is_counted_and_kept(tmp_path, collection):

@@ -7,7 +7,7 @@ import pytest
 from fewlabels.errors import InputError
 from fewlabels.io.moves import undo_moves
 from fewlabels.labeling.collection import Extraction
-from fewlabels.labeling.exports import export_labels, format_names
+from fewlabels.labeling.exports import export_labels, find_format, format_names
 from fewlabels.labeling.label import label_folder
 from fewlabels.labeling.project import Project
 from fewlabels.labeling.session import open_session
@@ -55,6 +55,21 @@ def test_moved_and_moved_back(photos, labels, tmp_path):
     assert not (tmp_path / "sorted").exists()
 
 
+def test_labels_that_were_left_out_are_doubtful(photos, tmp_path):
+    """`label --abstain` keeps them as guesses."""
+    lines = [
+        "path,label,confidence,origin,guess,none_of_these",
+        "apple-0.png,apple,1,import,,0",
+        "apple-1.png,,0.6,,apple,0.1",
+        "apple-2.png,,0.6,,apple,0.9",
+        "apple-3.png,,0,,,0",
+    ]
+    (tmp_path / "l.csv").write_text("\n".join(lines))
+    moved = move_photos(photos, tmp_path / "sorted", labels=tmp_path / "l.csv", dry_run=True)
+    assert moved.counts == {"apple": 1, "doubtful": 1, "none of these": 1}
+    assert [move.target.name for move in moved.moves] == [f"apple-{i}.png" for i in range(3)]
+
+
 def test_files_that_are_there_stay(photos, labels, tmp_path):
     (tmp_path / "sorted" / "leek").mkdir(parents=True)
     (tmp_path / "sorted" / "leek" / "LEEK-0.png").write_text("mine")
@@ -92,7 +107,11 @@ def test_names_that_are_not_utf8_go_all_the_way(photos, few, encoder, tmp_path, 
     names = {path.rpartition(b"/")[2] for path in before}
     assert {os.fsencode(path.name) for path in (tmp_path / "copies").rglob("*.png")} == names
     for form in format_names():
-        export_labels(photos, labels=table, to=form, output=tmp_path / form)
+        done = export_labels(photos, labels=table, to=form, output=tmp_path / form)
+        told = [each for each in done.remarks if "gr\\udcfc" in each]
+        assert len(told) == 1
+        named = find_format(form).names_pictures
+        assert ("2 files whose names are not UTF-8" if named else "2 files renamed") in told[0]
     session = open_session(
         tmp_path / "p", photos=photos, labels=table, extraction=Extraction(**options)
     )

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from fewlabels import export_labels
+from fewlabels.errors import InputError
 from fewlabels.features.store import FeatureStore
 from fewlabels.labeling.collection import Extraction
 from fewlabels.labeling.label import label_folder
@@ -51,7 +53,9 @@ def test_frames_are_labelled_and_kept_in_a_project(videos, tmp_path, encoder):
     labels = tmp_path / "few.csv"
     session = open_session(tmp_path / "p", photos=videos, labels=labels, every=1, extraction=how)
     session.close()
-    session = open_session(tmp_path / "p", extraction=how)
+    with pytest.raises(InputError, match=r"every must be left out for .*, got 2"):
+        open_session(tmp_path / "p", every=2, extraction=how)
+    session = open_session(tmp_path / "p", every=1, extraction=how)
     try:
         assert len(session.collection) == 12
         assert len(session.state.given) == 4
@@ -59,3 +63,8 @@ def test_frames_are_labelled_and_kept_in_a_project(videos, tmp_path, encoder):
         assert thumbnails.get(5) != thumbnails.get(6)
     finally:
         session.close()
+    done = export_labels(
+        videos, labels=tmp_path / "labels.csv", every=1, to="imagefolder", output=tmp_path / "o"
+    )
+    assert done.counts == {"": 12}
+    assert len(list((tmp_path / "o" / "apple").glob("*.jpg"))) == 6

@@ -1,7 +1,7 @@
 """The whole way of a folder of real photographs: in, labelled, corrected, out, moved and back.
 
-Exports are read twice: by a few lines here, and by the library of each format where it is
-installed.
+One test, in the order in which a person goes. Exports are read twice: by a few lines here, and by
+the library of each format; only the reading by a library that is not installed is skipped.
 """
 
 import csv
@@ -138,32 +138,50 @@ def read_back(form: str, folder: Path) -> dict[str, str]:
     return found
 
 
-@pytest.fixture(scope="module")
-def tmp_path(tmp_path_factory):
-    """One folder for all tests of this file."""
-    return tmp_path_factory.mktemp("walk")
-
-
-@pytest.fixture(scope="module")
-def photos(tmp_path):
+def test_photographs_go_in_and_out_and_are_moved_and_moved_back(tmp_path, monkeypatch, subtests):
+    """HEIC, duplicates, nested folders and two annotators, through everything, in this order."""
+    monkeypatch.setenv("FEWLABELS_CACHE", str(tmp_path / "cache"))
     pytest.importorskip("pillow_heif").register_heif_opener()
-    return take_photos(tmp_path)
+    photos = take_photos(tmp_path)
+    before, expected = tree(photos), true_labels(photos)
+    assert len(expected) == len(before) == len(CLASSES) * PER_CLASS + 2
+
+    project = label_and_merge(photos, tmp_path)
+    for form in format_names():
+        done = export_labels(project, to=form, output=tmp_path / form, split=(0.5, 0.5), near=0.95)
+        assert sum(done.counts.values()) == len(expected), form
+        assert read_back(form, tmp_path / form) == expected, form
+    assert tree(photos) == before
+    for form in format_names():
+        with subtests.test(f"{form} is read by {LIBRARIES[form]}"):
+            assert read_by_library(form, tmp_path, photos) == expected
+
+    moved = move_photos(project, tmp_path / "sorted")
+    assert by_stem(tmp_path / "sorted", "*/*.*") == expected
+    journal = {moved.journal.name}
+    arrived = {
+        name: each for name, each in tree(tmp_path / "sorted").items() if name not in journal
+    }
+    assert sorted(arrived.values()) == sorted(before.values())
+    assert tree(photos) == {}
+    undo_moves(moved.journal)
+    assert tree(photos) == before
+    assert not (tmp_path / "sorted").exists()
 
 
-@pytest.fixture(scope="module")
-def project(photos, tmp_path):
-    """A project of the photographs, labelled, corrected, and merged with that of a second person.
+def read_by_library(form: str, folder: Path, photos: Path) -> dict[str, str]:
+    """Labels by the stem of the picture, read by the library of a format, in a process of its own.
 
-    Its labels are written in every format.
+    Skipped where the library is not installed.
     """
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FEWLABELS_CACHE", str(tmp_path / "cache"))
-        made = label_and_merge(photos, tmp_path)
-        n = len(read_images(photos).names)
-        for form in format_names():
-            done = export_labels(made, to=form, output=tmp_path / form, split=(0.5, 0.5), near=0.95)
-            assert sum(done.counts.values()) == n, form
-        yield made
+    if find_spec(LIBRARIES[form]) is None:
+        pytest.skip(f"could not import '{LIBRARIES[form]}'")
+    (cache := folder / f"home of {form}").mkdir()
+    script = Path(__file__).with_name("read_by_library.py")
+    words = [sys.executable, str(script), form, *map(str, (folder / form, photos, cache))]
+    ended = subprocess.run(words, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    return json.loads(ended.stdout.splitlines()[-1])
 
 
 def label_and_merge(photos: Path, tmp_path: Path) -> Path:
@@ -180,6 +198,9 @@ def label_and_merge(photos: Path, tmp_path: Path) -> Path:
     outcome = label_folder(photos, tmp_path / "first.csv", output=tmp_path / "labels.csv")
     assert len(outcome.rows) == len(names)
     assert any("near-duplicates" in each for each in outcome.remarks)
+    groups = [set(each) for each in outcome.summary()["similar"]]
+    for copied in ("01.jpg", "11.jpg"):
+        assert any({f"copy {copied}", f"DCIM/100CANON/{copied}"} <= group for group in groups)
     # The second annotator, Ben, decides in a project of his own, where all files have other names.
     shutil.copytree(photos, tmp_path / "ben" / "photos")
     for path in [path for path in (tmp_path / "ben").rglob("*") if path.is_file()]:
@@ -234,7 +255,11 @@ def label_and_merge(photos: Path, tmp_path: Path) -> Path:
     assert sum(each == ("import", "") for each in found.values()) == len(few) - len(CLASSES)
     assert found[contested] == ("person", "anna")
     label_folder(project, output=tmp_path / "again.csv", report=tmp_path / "report.html")
-    assert "Cohen's kappa" in html.unescape((tmp_path / "report.html").read_text(encoding="utf-8"))
+    told = html.unescape((tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert "Cohen's kappa" in told
+    similar = told.partition("Near-duplicates and bursts")[2].partition("</section>")[0]
+    assert "copy 01.jpg" in similar
+    assert "copy 11.jpg" in similar
     assert tree(photos) == before
     return project
 
@@ -242,30 +267,3 @@ def label_and_merge(photos: Path, tmp_path: Path) -> Path:
 def true_labels(photos: Path) -> dict[str, str]:
     """By the stem of the picture."""
     return {Path(name).stem: true_label(name) for name in read_images(photos).names}
-
-
-@pytest.mark.parametrize("form", format_names())
-def test_every_format_tells_the_same_labels(form, project, photos, tmp_path):
-    assert read_back(form, tmp_path / form) == true_labels(photos)
-
-
-@pytest.mark.parametrize("form", format_names())
-def test_every_format_is_read_by_its_own_library(form, project, photos, tmp_path):
-    library = LIBRARIES[form]
-    if find_spec(library) is None:
-        pytest.skip(f"could not import '{library}'")
-    (cache := tmp_path / f"home of {form}").mkdir()
-    script = Path(__file__).with_name("read_by_library.py")
-    words = [sys.executable, str(script), form, *map(str, (tmp_path / form, photos, cache))]
-    ended = subprocess.run(words, capture_output=True, text=True)
-    assert ended.returncode == 0, ended.stderr
-    assert json.loads(ended.stdout.splitlines()[-1]) == true_labels(photos)
-
-
-def test_photographs_are_moved_and_moved_back_byte_for_byte(project, photos, tmp_path):
-    before, expected = tree(photos), true_labels(photos)
-    moved = move_photos(project, tmp_path / "sorted")
-    assert by_stem(tmp_path / "sorted", "*/*.*") == expected
-    assert tree(photos) == {}
-    undo_moves(moved.journal)
-    assert tree(photos) == before

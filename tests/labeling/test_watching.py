@@ -141,3 +141,9 @@ def test_the_command_says_each_line_once_and_ends_on_ctrl_c(photos, model, tmp_p
         ("leek-1.png", "leek"),
         ("plum-3.png", "plum"),
     ]
+
+
+def test_an_archive_is_refused_before_anything_is_said(photos, model, tmp_path):
+    archive = shutil.make_archive(str(tmp_path / "photos"), "zip", photos)
+    with pytest.raises(InputError, match=r"folder must be a folder of images, got .*photos\.zip"):
+        watch_folder(archive, Predictor.load(model, device="cpu"), wait=lambda: False)

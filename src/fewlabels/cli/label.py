@@ -227,7 +227,15 @@ def label_command(
     say(f"Written: {', '.join(map(str, written))}")
     say("Next, to check and correct on a page:")
     columns = options.columns_by_role(column, text_column)
-    given = {"--labels": labels, "--backbone": backbone, "--classes": classes}
+    given = {
+        "--labels": labels,
+        "--backbone": backbone,
+        "--classes": classes,
+        "--class-from": None if class_from == "deepest" else class_from,
+        "--sub-classes": sub_classes or None,
+        "--boxes": boxes,
+        "--every": every,
+    }
     say(f"  {_next_command(photos, given, columns)}", whole=True)
 
 
@@ -276,6 +284,8 @@ def next_command(
     class_from: options.ClassFrom = "deepest",
     column: options.Column = None,
     text_column: options.TextColumn = None,
+    boxes: options.Boxes = None,
+    every: options.Every = None,
     classes: options.Classes = None,
     device: options.Device = "auto",
     batch_size: BatchSize = None,
@@ -303,6 +313,8 @@ def next_command(
             extraction=extraction,
             class_from=class_from,
             columns=options.columns_by_role(column, text_column),
+            boxes=boxes,
+            every=every,
             classes=classes,
         )
     for remark in inputs.remarks:

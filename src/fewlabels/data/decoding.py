@@ -82,6 +82,16 @@ def decode(file: Path | bytes, *, where: str, side: int | None = None) -> Image.
         raise UnreadableImageError(where, _reason(error, file)) from error
 
 
+def upright_size(path: Path) -> tuple[int, int]:
+    """Width and height of an image in pixels by its header, upright by its EXIF tag.
+
+    Damaged files raise errors of any class.
+    """
+    with Image.open(path, formats=known_formats()) as image:
+        turned = image.getexif().get(ORIENTATION, 1) >= 5
+        return (image.height, image.width) if turned else image.size
+
+
 def _refuse_bomb(image: Image.Image) -> None:
     # Pillow itself only warns for up to twice this size.
     most = Image.MAX_IMAGE_PIXELS

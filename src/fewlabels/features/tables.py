@@ -148,7 +148,7 @@ def _no_vectors(table: Table, *, texts: bool = False) -> InputError:
     )
     return InputError(
         f"a table must hold a column 'embedding', or columns e0, e1, ...{or_texts}, got "
-        f"{listing(table.columns, most=MOST_SHOWN)}. "
+        f"{describe_columns(table.columns)}. "
         f"Name it with columns={{'embedding': COLUMN}}{or_name}. "
         "Or is it a file of labels? Then name the folder of images, and give labels=FILE."
     )
@@ -159,7 +159,10 @@ def _find(table: Table, role: str, wanted: str | None) -> str | None:
     if wanted is not None:
         numbered = role == "embedding" and _numbered(table.columns).get(wanted)
         if wanted not in table.columns and not numbered:
-            raise unknown_choice(f"columns: '{role}'", wanted, table.columns[:MOST_SHOWN])
+            raise InputError(
+                f"columns: '{role}' must be one of {describe_columns(table.columns)}, "
+                f"got {wanted!r}."
+            )
         return wanted
     lower = {each.lower(): each for each in reversed(table.columns)}
     return next((lower[each] for each in ROLES[role] if each in lower), None)
@@ -197,6 +200,23 @@ def _numbered(columns: Iterable[str]) -> dict[str, list[str]]:
         for start, group in groups.items()
         if len(group) > 1
     }
+
+
+def describe_columns(columns: Sequence[str]) -> str:
+    """The columns of a table in words; numbered ones, of which there may be hundreds, as one.
+
+    >>> describe_columns(["id", "e0", "e1", "e2", "species", "x0", "x1"])
+    'id, e0 to e2, species, x0, x1'
+    """
+    shown = list[str]()
+    longer = [group for group in _numbered(columns).values() if len(group) > 2]
+    group_of = {each: group for group in longer for each in group}
+    for each in columns:
+        group = group_of.get(each)
+        words = each if group is None else f"{group[0]} to {group[-1]}"
+        if group is None or words not in shown:
+            shown.append(words)
+    return listing(shown, most=MOST_SHOWN)
 
 
 def _to_numbers(values: Sequence[Any], column: str) -> NDArray[np.float32]:

@@ -25,6 +25,9 @@ CHECKED_BYTES = 32  # of SHA-256
 UNPACKED_BYTES = 1 << 28  # of a packed file: so much is always read
 UNPACKED_RATIO = 100  # times the size of a packed file: features seldom pack to a tenth
 CHOOSE_ANOTHER = "Choose another path."
+FORBIDDEN = re.compile(r'[<>:"/\\|?*\x00-\x1f]')  # in file names on Windows, the strictest system
+# Names that Windows keeps for devices, with any suffix.
+RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
 
 
 def write_file(
@@ -190,6 +193,16 @@ def unwritable(path: Path, error: Exception, *, way_out: str = CHOOSE_ANOTHER) -
     """
     reason = getattr(error, "strerror", None) or error
     return InputError(f"{path} cannot be written ({reason}). {way_out}")
+
+
+def allowed_name(name: str) -> str:
+    """A name of a file or folder like this one that every system allows.
+
+    >>> allowed_name("12:30?.jpg"), allowed_name("aux.png"), allowed_name(" . ")
+    ('12_30_.jpg', '_aux.png', '_')
+    """
+    plain = FORBIDDEN.sub("_", name).strip(". ") or "_"
+    return f"_{plain}" if RESERVED.fullmatch(plain) else plain
 
 
 def check_suffix(argument: str, path: Path, suffixes: Sequence[str]) -> None:

@@ -27,6 +27,7 @@ from fewlabels.io.stamps import short_hash
 from fewlabels.io.words import count, listing
 
 VERSION = 1
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # what the system says where no file will fit
 # What the system says where files cannot be linked: two file systems, or one without hard links.
 NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS, errno.EACCES)
 
@@ -89,7 +90,7 @@ def undo_moves(journal: Path) -> int:
 
 def _do_all(journal: Path, moves: Sequence[Move], do: Callable[[Move], None]) -> None:
     """Do all moves that are possible, and report the others together."""
-    problems = []
+    problems, is_full = [], False
     for move in moves:
         with suppress(OSError):  # of a copy that was interrupted
             for path in move:
@@ -98,18 +99,22 @@ def _do_all(journal: Path, moves: Sequence[Move], do: Callable[[Move], None]) ->
             do(move)
         except OSError as error:
             problems.append(f"{error.filename2 or error.filename}: {error.strerror}")
-            if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS):
-                break  # no other file will fit
+            is_full = error.errno in FULL
+            if is_full or error.errno == errno.EROFS:
+                break
     if problems:
-        raise MovesEndedError(_describe(journal, moves, problems))
+        raise MovesEndedError(_describe(journal, moves, problems, is_full=is_full))
 
 
-def _describe(journal: Path, moves: Sequence[Move], problems: Iterable[str]) -> str:
+def _describe(
+    journal: Path, moves: Sequence[Move], problems: Iterable[str], *, is_full: bool
+) -> str:
     n_new = sum(_exists(move.target) and not _exists(move.source) for move in moves)
     return (
         f"{n_new:,} of {count(len(moves), 'file')} are at their new place, the others at their old "
         f"one; no file is lost or overwritten. Not moved: {listing(problems, separator='; ')}. "
-        f"Then `fewlabels undo {journal} --finish` moves the rest, "
+        f"{'Free some space' if is_full else 'Remove the cause'}; then "
+        f"`fewlabels undo {journal} --finish` moves the rest, "
         f"`fewlabels undo {journal}` moves all back."
     )
 
@@ -145,6 +150,9 @@ def _copy(source: Path, target: Path) -> None:
         if _exists(target):  # it was made meanwhile
             raise FileExistsError(errno.EEXIST, "another file is there", str(target))
         temporary.rename(target)
+    except OSError as error:  # of the file, not of the copy that nobody sees
+        error.filename, error.filename2 = str(target), None
+        raise
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)

@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from PIL import Image
 
 from fewlabels.data import ImageSet
-from fewlabels.data.decoding import ORIENTATION, known_formats
+from fewlabels.data.decoding import upright_size
 from fewlabels.data.image_set import Problem
 from fewlabels.data.sources import Crop
 from fewlabels.errors import FileFormatError, InputError
@@ -156,16 +155,23 @@ def crop_images(images: ImageSet, boxes: Path) -> Cropped:
         else:
             of_image.setdefault(name, []).append(box)
     names, sources, problems, labels, n_cut = list[str](), list[Crop](), list[Problem](), {}, 0
+    seen = set[str]()
     for name in sorted(of_image, key=index.__getitem__):
         path = images.path(index[name])
         assert path is not None, "a folder has files only"
-        size = _upright_size(path)
+        size = _find_size(path)
         for box in of_image[name]:
             item = f"{name}#{box.key}"
             inside, is_cut = _inside(box, size)
             if inside is None:
                 problems.append(Problem(item, f"the box lies outside the image, {box.corners}"))
                 continue
+            if item in seen:
+                raise InputError(
+                    f"{boxes} must give the boxes of an image different ids, got '{box.key}' more "
+                    f"than once for {name}. Change them, or leave out the column id."
+                )
+            seen.add(item)
             n_cut += is_cut
             names.append(item)
             sources.append(Crop(path, *inside))
@@ -196,12 +202,10 @@ def crop_images(images: ImageSet, boxes: Path) -> Cropped:
     return Cropped(cropped, labels, tuple(remarks))
 
 
-def _upright_size(path: Path) -> tuple[int, int] | None:
+def _find_size(path: Path) -> tuple[int, int] | None:
     """Width and height of an image by its header; None where it cannot be read."""
     try:
-        with Image.open(path, formats=known_formats()) as image:
-            turned = image.getexif().get(ORIENTATION, 1) >= 5
-            return (image.height, image.width) if turned else image.size
+        return upright_size(path)
     except Exception:  # damaged: reading the crop reports it
         return None
 

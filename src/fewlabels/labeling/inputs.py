@@ -17,7 +17,7 @@ from fewlabels.errors import FileFormatError, InputError
 from fewlabels.features import FeatureSet, read_features
 from fewlabels.features.labels import number_labels
 from fewlabels.features.readers import TABLES, read_table
-from fewlabels.features.tables import TableRows, is_table
+from fewlabels.features.tables import TableRows, describe_columns, is_table
 from fewlabels.io.files import require_file
 from fewlabels.io.words import count, listing
 from fewlabels.labeling.agreement import Agreement, find_agreement
@@ -128,6 +128,18 @@ class Named(NamedTuple):
             what = f"a project of {kept}"
         raise InputError(f"backbone must be left out for {self.path}, {what}, got '{given}'.")
 
+    def check_parts(self, boxes: Path | None, every: float | None) -> None:
+        """Refuse boxes, and a time between two frames of videos, for anything but a folder."""
+        check_every(every)
+        for name, given in (("boxes", boxes), ("every", every)):
+            if given is not None and (self.root is None or self.is_project):
+                has = ", which has its own" if self.is_project else ""
+                raise InputError(
+                    f"{name} needs a folder of images, got {self.path}{has}. Leave it out."
+                )
+        if boxes is not None and every is not None:
+            raise InputError(f"every must be left out where boxes are given, got {every:g}.")
+
     def make_prior(self, classes: Path, extraction: Extraction) -> NamePrior:
         """What the names of classes in a file tell about these items."""
         names = read_names(classes)
@@ -209,27 +221,15 @@ def read_inputs(
             read no videos.
         classes: A file of class names, which tell something before any label does (names.py).
     """
-    check_every(every)
     check_class_from(class_from)
     named = path if isinstance(path, Named) else identify(path, columns)
+    named.check_parts(boxes, every)
     named.check_backbone(extraction.backbone)
-    if classes is not None:
-        prior = named.make_prior(classes, extraction)
-        found = read_inputs(
-            named,
-            labels=labels,
-            extraction=extraction,
-            truth=truth,
-            class_from=class_from,
-            columns=columns,
-            boxes=boxes,
-        )
-        return replace(found, prior=prior)
-    if boxes is not None:
-        if named.root is None or named.is_project:
-            raise InputError(f"boxes needs a folder of images, got {named.path}. Leave it out.")
-        if every is not None:
-            raise InputError(f"every must be left out where boxes are given, got {every:g}.")
+    if named.is_project and classes is None:
+        return _read_project(named.path, labels, truth, class_from)
+    prior = None if classes is None else named.make_prior(classes, extraction)
+    enough = enough and prior is None
+    if boxes is not None and named.root is not None:
         cropped = crop_images(read_images(named.root), boxes)
         found = _read_images(
             cropped.images,
@@ -240,13 +240,8 @@ def read_inputs(
             own=LabelsRead(cropped.labels, cropped.remarks),
             folder=named.root,
         )
-        return replace(found, boxes=boxes)
-    if every is not None and (named.root is None or named.is_project):
-        raise InputError(f"every needs a folder of videos, got {named.path}. Leave it out.")
-    if named.is_project:
-        return _read_project(named.path, labels, truth, class_from)
-    if named.root is not None:
-        return _read_folder(
+    elif named.root is not None:
+        found = _read_folder(
             named.root,
             labels,
             extraction,
@@ -255,14 +250,16 @@ def read_inputs(
             class_from=class_from,
             every=every,
         )
-    if isinstance(named.given, ImageSet):
-        return _read_images(named.given, labels, extraction, enough=enough, truth=truth)
-    if named.rows is not None:
-        return _read_table(named, named.rows, labels, truth, extraction, enough=enough)
-    features = named.given
-    if features is None:
-        features = read_features(named.path, labels_needed=False, columns=columns)
-    return _read_features(features, named.path.stem, labels, truth)
+    elif isinstance(named.given, ImageSet):
+        found = _read_images(named.given, labels, extraction, enough=enough, truth=truth)
+    elif named.rows is not None:
+        found = _read_table(named, named.rows, labels, truth, extraction, enough=enough)
+    else:
+        features = named.given
+        if features is None:
+            features = read_features(named.path, labels_needed=False, columns=columns)
+        found = _read_features(features, named.path.stem, labels, truth)
+    return replace(found, boxes=boxes, every=every, prior=prior)
 
 
 def _read_folder(
@@ -289,8 +286,7 @@ def _read_folder(
     else:
         given = read_labels(labels, known, root=folder)
     known_true = None if truth is None else true
-    read = _extract(images, n_photos, given, known_true, extraction, folder, enough=enough)
-    return replace(read, every=every)
+    return _extract(images, n_photos, given, known_true, extraction, folder, enough=enough)
 
 
 def _read_images(
@@ -433,16 +429,24 @@ def _read_features(
     numbers = zip(names, features.labels, strict=True)
     own = {name: features.class_names[number] for name, number in numbers if number >= 0}
     given, true = _read_given(names, own, labels, truth)
-    collection = Collection.of_features(features, title=title)
-    remarks = (*(true.remarks if true else ()), *given.remarks)
-    true_labels = None if true is None else true.labels
+    return _of_rows(Collection.of_features(features, title=title), given, true)
+
+
+def _of_rows(
+    collection: Collection,
+    given: LabelsRead,
+    true: LabelsRead | None,
+    remarks: Sequence[str] = (),
+    backbone: str = "",
+) -> Inputs:
+    """Items that are no images, with their labels."""
     return Inputs(
         collection,
         _imported(given.labels),
-        remarks,
-        "",
+        (*remarks, *(true.remarks if true else ()), *given.remarks),
+        backbone,
         len(collection),
-        true_labels,
+        None if true is None else true.labels,
         people=given.people,
     )
 
@@ -493,7 +497,7 @@ def _read_table(
     given, true = _read_given(names, own, labels, truth)
     if enough:
         if labels is None and (there := rows.unlabelled_columns):
-            words = f"{named.path.name} has no column 'label', but {listing(there, most=8)}. "
+            words = f"{named.path.name} has no column 'label', but {describe_columns(there)}. "
             given = given._replace(remarks=(words + "Name it with columns={'label': COLUMN}.",))
         _check_enough(given, tuple(names), noun="row" if rows.texts is None else "text")
     features, provenance, backbone = rows.features, {"file": named.path.name}, ""
@@ -508,17 +512,7 @@ def _read_table(
     collection = Collection.of_features(found, title=named.path.stem)
     if any(values is not None for values in shown[1:]):
         collection = collection.with_shown(shown)
-    remarks += [*more, *(true.remarks if true else ()), *given.remarks]
-    true_labels = None if true is None else true.labels
-    return Inputs(
-        collection,
-        _imported(given.labels),
-        tuple(remarks),
-        backbone,
-        len(collection),
-        true_labels,
-        people=given.people,
-    )
+    return _of_rows(collection, given, true, [*remarks, *more], backbone)
 
 
 def _find_shown(named: Named, rows: TableRows, kept: Sequence[int]) -> tuple[Shown, list[str]]:

@@ -42,18 +42,30 @@ class LabelsRead(NamedTuple):
     people: Mapping[str, str] = {}
 
 
-class LabelsWritten(NamedTuple):
-    """Label, origin, confidence, probability of no class and person by item name; and remarks."""
+class WrittenLabel(NamedTuple):
+    """What a row of a file tells about an item, predictions included."""
 
-    labels: dict[str, tuple[str, str, float, float, str]]
+    label: str
+    origin: str = IMPORT
+    confidence: float = 1.0
+    none_of_these: float = 0.0
+    person: str = ""
+    guess: str = ""  # the model's label, where it was left out as too doubtful
+
+
+class LabelsWritten(NamedTuple):
+    """What a file tells about items, by name; and remarks."""
+
+    labels: dict[str, WrittenLabel]
     remarks: tuple[str, ...] = ()
 
 
 def read_label_rows(path: Path, names: Sequence[str], *, root: Path | None = None) -> LabelsWritten:
     """All labels of a CSV file, predictions included; the origin is "import" where none is written.
 
-    A row without a label is kept where a person said so: the item belongs to no class. A prediction
-    that a person corrected in the file has the origin "import".
+    A row without a label is kept where a person said so, the item belongs to no class; and where a
+    guess was left out as too doubtful. A prediction that a person corrected in the file has the
+    origin "import".
     Rows of paths that are not among `names` are left out with a remark. Contradictions are refused.
 
     Args:
@@ -62,7 +74,7 @@ def read_label_rows(path: Path, names: Sequence[str], *, root: Path | None = Non
         root: The folder of the items.
     """
     lookup = Lookup(names, root, beside=path.parent)
-    found: dict[str, tuple[str, str, float, float, str]] = {}
+    found: dict[str, WrittenLabel] = {}
     unknown = []
     for row in _read_rows(path):
         where = f"{path}, line {row.line}: "
@@ -71,16 +83,21 @@ def read_label_rows(path: Path, names: Sequence[str], *, root: Path | None = Non
         if name is None:
             unknown.append(row.path)
         elif row.is_corrected:
-            found[name] = (label, IMPORT, 1.0, 0.0, "")
-        elif label or row.origin == PERSON:
-            if name in found and found[name][0] != label:
+            found[name] = WrittenLabel(label)
+        elif label or row.guess or row.origin == PERSON:
+            if name in found and found[name].label != label:
                 raise InputError(
-                    f"{where}{row.path} is '{_short(found[name][0])}' and '{_short(label)}'. "
+                    f"{where}{row.path} is '{_short(found[name].label)}' and '{_short(label)}'. "
                     "Keep one of the lines."
                 )
-            confidence = _number(row.confidence or "1", where)
-            none = _number(row.none_of_these or "0", where)
-            found[name] = (label, row.origin or IMPORT, confidence, none, row.person)
+            found[name] = WrittenLabel(
+                label,
+                row.origin or (IMPORT if label else ""),
+                _number(row.confidence or "1", where),
+                _number(row.none_of_these or "0", where),
+                unescape_formula(row.person),
+                "" if label else check_label(unescape_formula(row.guess), where=where),
+            )
     return LabelsWritten(found, _remark_unknown(path, unknown, names, refuse=not found))
 
 
@@ -93,6 +110,8 @@ def _remark_unknown(
     shown = listing(unknown, most=MOST_SHOWN)
     if refuse:
         such = f", such as '{_short(names[0])}'" if names else ""
+        if all("#" in path for path in unknown):
+            such += "; or give boxes=FILE for crops, every=SECONDS for frames of videos"
         raise InputError(
             f"{path}: none of its {count(len(unknown), 'path')} is among the {len(names):,} items: "
             f"{shown}. Correct them: paths are relative to the folder of images{such}."

@@ -175,14 +175,22 @@ class Outcome:
         ]
         return sorted(found, key=lambda row: -float(exact[row]))
 
+    @cached_property
+    def similar_groups(self) -> list[list[int]]:
+        """Rows of near-duplicates and bursts, the largest group first, if the method finds them."""
+        alike = getattr(self.vectors.prepared, "alike", None)
+        groups: dict[int, list[int]] = {}
+        for row, group in enumerate([] if alike is None else alike.tolist()):
+            groups.setdefault(group, []).append(row)
+        return sorted(
+            (rows for rows in groups.values() if len(rows) > 1), key=lambda rows: -len(rows)
+        )
+
     @property
     def similar(self) -> list[str]:
-        """A remark about near-duplicates and bursts, if the method looks for them."""
-        alike = getattr(self.vectors.prepared, "alike", None)
+        """A remark about near-duplicates and bursts, if there are any."""
         collection = self.inputs.collection
-        if alike is None:
-            return []
-        return remark_similar(alike.numpy(), collection.names, noun=collection.noun)
+        return remark_similar(self.similar_groups, collection.names, noun=collection.noun)
 
     def suggest(self, n: int) -> list[str]:
         """The names of the n items to label next; marked ones are decided already."""
@@ -301,6 +309,7 @@ class Outcome:
                 }
                 for row, number, confidence in self.contradictions
             ],
+            "similar": [[collection.names[row] for row in rows] for rows in self.similar_groups],
             "hidden_right": self.hidden_right,
             "estimated_accuracy": None if self.estimate is None else self.estimate._asdict(),
             "advice": self.advice,
@@ -462,18 +471,16 @@ def remark_unlabelled(class_names: Sequence[str], labels: Mapping[str, str]) -> 
 
 
 def remark_similar(
-    alike: NDArray[np.int64], names: Sequence[str], *, noun: str = "image"
+    groups: Sequence[Sequence[int]], names: Sequence[str], *, noun: str = "image"
 ) -> list[str]:
-    """A remark about near-duplicates and bursts, by the group of each item, (N,), if there are any.
+    """A remark about groups of near-duplicates and bursts, if there are any.
 
-    >>> remark_similar(np.array([0, 1, 1]), ["a.jpg", "b.jpg", "c.jpg"])[0].split(". ")[0]
+    >>> remark_similar([[1, 2]], ["a.jpg", "b.jpg", "c.jpg"])[0].split(". ")[0]
     '2 images are near-duplicates or a burst with others, such as b.jpg and c.jpg'
     """
-    sizes = np.bincount(alike)
-    n = int(sizes[sizes > 1].sum())
-    if not n:
+    if not groups:
         return []
-    one, other = np.flatnonzero(alike == sizes.argmax())[:2]
+    n, (one, other, *_) = sum(map(len, groups)), groups[0]
     return [
         f"{count(n, noun)} are near-duplicates or a burst with others, such as {names[one]} and "
         f"{names[other]}. Where labels come in such groups, they are hidden together, so that the "

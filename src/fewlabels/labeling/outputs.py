@@ -4,7 +4,6 @@ import csv
 import io
 import itertools
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +14,7 @@ import numpy as np
 from fewlabels.errors import InputError, MissingExtraError
 from fewlabels.io.cache import remember_links
 from fewlabels.io.files import (
+    allowed_name,
     check_suffix,
     check_writable,
     copy_file,
@@ -23,7 +23,7 @@ from fewlabels.io.files import (
     unwritable,
     write_file,
 )
-from fewlabels.io.words import escape_formula, unescape_formula
+from fewlabels.io.words import count, escape_formula, unescape_formula
 from fewlabels.labeling.answer import Answer
 from fewlabels.labeling.collection import Collection
 from fewlabels.labeling.journal import MODEL, PERSON, GivenLabel
@@ -32,13 +32,10 @@ from fewlabels.labeling.subclasses import Node, Tree, check_separator, split_lab
 from fewlabels.labeling.suggestions import LIMITS
 
 UNKNOWN_FOLDER = "unlabelled"  # of images that the model left without a label
-FORBIDDEN = re.compile(r'[<>:"/\\|?*\x00-\x1f]')  # in file names on Windows, the strictest system
 NONE = "none_of_these"  # the column of the probability of belonging to no class
 TEXT = "text"  # the column of the items themselves, where they are texts
 TABLES = (".csv", ".parquet")
 LABEL_STUDIO_PREFIX = "/data/local-files/?d="  # of files on the disk of Label Studio's server
-# Names that Windows keeps for devices, with any suffix.
-RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
 LONGEST_NAME = 120  # bytes of UTF-8 of a folder's name; file systems allow 255
 
 
@@ -339,7 +336,11 @@ def file_into_folders(
             if not there:
                 place(source, target)
         except OSError as error:
-            raise unwritable(target, error) from error
+            way_out = (
+                f"The labels are written, and {count(len(filed), 'image')} are in {folder}. Run it "
+                "again for the others when there is space, or choose another folder."
+            )
+            raise unwritable(target, error, way_out=way_out) from error
         filed.add(target)
     class_folders = [each for each in folder.rglob("*") if each.is_dir() and not each.is_symlink()]
     for each in class_folders:
@@ -408,10 +409,8 @@ def folder_names(labels: set[str], sub_classes: str = "") -> dict[str, str]:
     names: dict[str, str] = {}
     taken = {UNKNOWN_FOLDER}
     for label in sorted(labels):
-        allowed = FORBIDDEN.sub("_", label).strip(". ").encode()[:LONGEST_NAME]
-        plain = allowed.decode(errors="ignore").rstrip(". ") or "_"
-        if RESERVED.fullmatch(plain):
-            plain = f"_{plain}"
+        short = allowed_name(label).encode()[:LONGEST_NAME].decode(errors="ignore")
+        plain = allowed_name(short)
         name, number = plain, 2
         while name.lower() in taken:
             name, number = f"{plain}-{number}", number + 1

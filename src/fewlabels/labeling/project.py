@@ -10,6 +10,7 @@ thumbnails/            small pictures, made when first looked at; may be deleted
 lock                   held by the one process that may write
 """
 
+import filecmp
 import os
 import re
 import secrets
@@ -39,7 +40,7 @@ from fewlabels.labeling.boxes import crop_images
 from fewlabels.labeling.collection import Collection, Extraction, Shown
 from fewlabels.labeling.journal import COPY, IMPORT, Journal, Standing
 from fewlabels.labeling.moved import UNREAD, Moved, add_digests, file_stamp, find_moved, rename_rows
-from fewlabels.labeling.names import NamePrior
+from fewlabels.labeling.names import NamePrior, read_names
 from fewlabels.labeling.text_copy import read_copy
 
 DATABASE, FEATURES, SHOWN, CLASSES, THUMBNAILS, LOCK = (
@@ -184,13 +185,43 @@ class Project:
             )
         return self.read_from(root)
 
+    @property
+    def boxes(self) -> Path | None:
+        """Its copy of the file of boxes, where items are crops."""
+        paths = (self.folder / f"{BOXES}{suffix}" for suffix in (".csv", ".json"))
+        return next((path for path in paths if path.is_file()), None)
+
+    @property
+    def every(self) -> float | None:
+        """Seconds between two frames of videos, where those are items."""
+        every = self.journal.about.get(EVERY)
+        return None if every is None else float(every)
+
+    def check_same(self, boxes: Path | None, every: float | None, classes: Path | None) -> None:
+        """Refuse other boxes, frames or class names than those that it began with.
+
+        So the command that began it may be given again.
+        """
+        kept, prior = self.boxes, self.prior
+        is_same = {
+            "boxes": boxes is None
+            or (kept is not None and boxes.is_file() and filecmp.cmp(kept, boxes, shallow=False)),
+            "every": every is None or every == self.every,
+            "classes": classes is None
+            or (prior is not None and prior.names == read_names(classes)),
+        }
+        for name, given in (("boxes", boxes), ("every", every), ("classes", classes)):
+            if not is_same[name]:
+                raise InputError(
+                    f"{name} must be left out for {self.folder}, a project that exists and began "
+                    f"without this, got {given}. Begin another project with it."
+                )
+
     def read_from(self, root: Path) -> ImageSet:
         """The images in a folder, or what is taken from them: crops, frames of videos."""
-        for suffix in (".csv", ".json"):
-            if (boxes := self.folder / f"{BOXES}{suffix}").is_file():
-                return crop_images(read_images(root), boxes).images
-        every = self.journal.about.get(EVERY)
-        return read_frames(root, None if every is None else float(every))
+        if (boxes := self.boxes) is not None:
+            return crop_images(read_images(root), boxes).images
+        return read_frames(root, self.every)
 
     def move_photos(self, root: Path) -> str:
         """Take another folder as that of the images, which were moved there; returns a remark.

@@ -21,7 +21,7 @@ from PIL import Image, ImageOps
 from fewlabels import __version__
 from fewlabels.errors import FewLabelsError
 from fewlabels.io.files import write_file
-from fewlabels.io.words import count, percent
+from fewlabels.io.words import count, listing, percent
 from fewlabels.labeling.collection import Collection
 from fewlabels.labeling.journal import MODEL
 from fewlabels.labeling.outcome import Outcome, Score, describe_outliers
@@ -36,6 +36,7 @@ SHOWN = 6  # least and most certain images of each class
 MOST_CLASSES = 200  # with pictures
 MOST_OUTLIERS = 36  # pictures of images of no class
 N_SUGGESTED = 24  # images to label first
+N_GROUPS, N_NAMED = 40, 8  # groups of near-duplicates, and names of each
 MOST_PAIRS = 3  # of classes that are confused most
 BINS = (0.0, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0)  # of confidence
 MOST_CONFUSED = 40  # classes up to which the confusion matrix is drawn
@@ -88,6 +89,7 @@ def build_report(
         "suggested": _suggested(outcome),
         "wrong": _wrong(outcome),
         "people": _people(outcome),
+        "similar": _similar(outcome),
         "confusion": _pairs(outcome, truth or {})
         + ("" if score is None else _confusion(outcome, score)),
         "reliability": _reliability(outcome, truth or {}),
@@ -259,6 +261,22 @@ def _people(outcome: Outcome) -> str:
         f'<table><thead><tr><th scope="col">people</th>{heads}</tr></thead><tbody>{rows}</tbody>'
         f'</table><p class="note">{words}</p><div class="outliers">{"".join(figures)}</div>'
         "</section>"
+    )
+
+
+def _similar(outcome: Outcome) -> str:
+    """The names of near-duplicates and bursts, a line per group."""
+    groups, names = outcome.similar_groups, outcome.inputs.collection.names
+    if not groups:
+        return ""
+    lines = [
+        f"<li>{_text(listing([names[row] for row in rows], most=N_NAMED))}</li>"
+        for rows in groups[:N_GROUPS]
+    ]
+    of = f" The largest {N_GROUPS} are shown." if len(groups) > N_GROUPS else ""
+    return (
+        f'<section><h2>Near-duplicates and bursts</h2><p class="note">'
+        f"{count(len(groups), 'group')}.{of}</p><ul>{''.join(lines)}</ul></section>"
     )
 
 

@@ -567,16 +567,6 @@ def open_session(
         folder, photos = project_beside(folder), folder
     if is_project(folder):
         identify(folder).check_backbone(extraction.backbone)
-        for name, given in (("boxes", boxes), ("every", every)):
-            if given is not None:
-                raise InputError(
-                    f"{name} must be left out for {folder}, a project that exists, got {given}."
-                )
-        if classes is not None:
-            raise InputError(
-                f"classes must be left out for {folder}, a project that exists already. "
-                "Begin another one with them, or name classes on the page."
-            )
         project = Project.open(folder, write=True)
     elif photos is None:
         raise InputError(
@@ -599,6 +589,7 @@ def open_session(
         project = inputs.begin_project(folder)
     try:
         if collection is None:
+            project.check_same(boxes, every, classes)
             collection, remarks = _update(project, photos, labels, extraction, columns)
         for remark in [*remarks, f"Labelling {count(len(collection), collection.noun)} ..."]:
             on_remark(remark)

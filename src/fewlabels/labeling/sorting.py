@@ -48,8 +48,9 @@ def move_photos(
 ) -> Moved:
     """Move photographs into one folder per class, as `fewlabels move` does.
 
-    Images of no class and doubtful ones get folders of their own; images without a label stay where
-    they are, and so do links. Nothing is overwritten. `undo_moves` moves everything back.
+    Images of no class and doubtful ones, also those whose label was left out as too doubtful, get
+    folders of their own; images without a label stay where they are, and so do links. Nothing is
+    overwritten. `undo_moves` moves everything back.
 
     Args:
         source: Labelling project, or folder of images.
@@ -109,9 +110,11 @@ def move_photos(
 
 def _folder_of(item: Item, abstain: float) -> str:
     """The class or the folder of an item, "" for none."""
-    if item.is_of_no_class or (item.is_predicted and item.none_of_these >= OUTLIER):
+    is_left_out = bool(item.guess) and not item.label  # by `label_folder(abstain=...)`
+    is_guessed = item.is_predicted or is_left_out
+    if item.is_of_no_class or (is_guessed and item.none_of_these >= OUTLIER):
         return NONE_FOLDER
-    if item.is_predicted and item.confidence < abstain:
+    if is_left_out or (item.is_predicted and item.confidence < abstain):
         return DOUBTFUL_FOLDER
     return item.label
 

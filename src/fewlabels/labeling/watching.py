@@ -46,6 +46,16 @@ def watch_folder(
         raise InputError(f"folder must be a folder of images, got {folder}, which is none.")
     if not predictor.backbone:
         raise InputError(f"model must be made from images, got {predictor.source}.")
+    return _watch(folder, predictor, wait, abstain, skip_existing)
+
+
+def _watch(
+    folder: Path,
+    predictor: Predictor,
+    wait: Callable[[], bool],
+    abstain: float,
+    skip_existing: bool,
+) -> Iterator[Arrived]:
     done: dict[str, Stamp] = _list(folder) if skip_existing else {}
     before: dict[str, Stamp] = {}
     while True:

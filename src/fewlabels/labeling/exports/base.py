@@ -12,12 +12,11 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from PIL import Image
-
-from fewlabels.data.decoding import ORIENTATION, UnreadableImageError, decode, known_formats
+from fewlabels.data.decoding import UnreadableImageError, decode, upright_size
 from fewlabels.data.listing import AVIF, HEIC
 from fewlabels.data.sources import ImageSource
 from fewlabels.errors import InputError, unknown_choice
+from fewlabels.io.files import allowed_name
 
 TRAIN, VALIDATION, TEST = "train", "validation", "test"
 JPEG_QUALITY = 95  # of pictures that few programs read, written as JPEG
@@ -108,16 +107,24 @@ def is_rare(path: str) -> bool:
     return path.lower().endswith((*HEIC, *AVIF)) or "#" in PurePosixPath(path).suffix
 
 
-def file_name(path: str) -> str:
-    """The name under which a picture is written.
+def file_name(path: str, *, keep_suffix: bool = False) -> str:
+    """The name under which a picture is written, which every system allows.
 
-    >>> file_name("a/IMG_1.HEIC"), file_name("a/1.png"), file_name("a/1.png#7")
-    ('a/IMG_1.jpg', 'a/1.png', 'a/1.png-7.jpg')
+    Args:
+        path: Of an item, with forward slashes.
+        keep_suffix: Put .jpg after the suffix of a picture that is written as JPEG.
+
+    >>> file_name("a/IMG_1.HEIC"), file_name("a/12:30.png"), file_name("a/1.png#7")
+    ('a/IMG_1.jpg', 'a/12_30.png', 'a/1.png-7.jpg')
+    >>> file_name("a/IMG_1.HEIC", keep_suffix=True)
+    'a/IMG_1.HEIC.jpg'
     """
+    allowed = "/".join(map(allowed_name, path.split("/")))
     if not is_rare(path):
-        return path
-    parted = path.replace("#", "-") + ".jpg"
-    return parted if "#" in path else str(PurePosixPath(path).with_suffix(".jpg"))
+        return allowed
+    if "#" in path or keep_suffix:
+        return allowed.replace("#", "-") + ".jpg"
+    return str(PurePosixPath(allowed).with_suffix(".jpg"))
 
 
 def keep_names(labels: set[str]) -> dict[str, str]:
@@ -133,6 +140,7 @@ class Format:
     words: str  # what is written, in one line
     write: Callable[[Path, Dataset], None] = field(repr=False)
     needs_pictures: bool = False
+    names_pictures: bool = False  # they stay where they are: a path names each of them
     lists_unlabelled: bool = False  # items without a label are written too
     nests: bool = False  # the folder of a sub-class may be in that of its class
     always_split: bool = False  # without a split all items are in "train"
@@ -162,25 +170,29 @@ def find_format(name: str) -> Format:
     return _FORMATS[name]
 
 
-def unique_names(paths: Iterable[str], *, stems: bool = False) -> list[str]:
+def unique_names(paths: Iterable[str], *, stems: bool = False, folders: bool = False) -> list[str]:
     """A file name for each path, all different, even where capital letters do not count.
 
     Args:
         paths: With forward slashes.
         stems: Make the names different even without their suffixes.
+        folders: Keep the folders above each, and all suffixes.
 
     >>> unique_names(["a/1.jpg", "b/1.JPG", "c/1.png"])
     ['1.jpg', '1-2.JPG', '1.png']
     >>> unique_names(["a/1.jpg", "c/1.png"], stems=True)
     ['1.jpg', '1-2.png']
+    >>> unique_names(["a/1:2.jpg", "a/1_2.jpg"], folders=True)
+    ['a/1_2.jpg', 'a/1_2-2.jpg']
     """
     names, taken = [], set[str]()
-    for each in (PurePosixPath(file_name(path)) for path in paths):
+    for each in (PurePosixPath(file_name(path, keep_suffix=folders)) for path in paths):
+        above = f"{each.parent}/" if folders and each.parent.name else ""
         number, stem = 2, each.stem
-        while (key := (stem if stems else stem + each.suffix).lower()) in taken:
+        while (key := (above + stem + ("" if stems else each.suffix)).lower()) in taken:
             stem, number = f"{each.stem}-{number}", number + 1
         taken.add(key)
-        names.append(stem + each.suffix)
+        names.append(above + stem + each.suffix)
     return names
 
 
@@ -189,9 +201,7 @@ def picture_size(item: Item) -> tuple[int, int]:
     if item.part is not None:
         return item.part.read().size
     try:
-        with Image.open(item.file or "", formats=known_formats()) as image:
-            turned = image.getexif().get(ORIENTATION, 1) >= 5
-            return (image.height, image.width) if turned else image.size
+        return upright_size(item.file or Path())
     except Exception as error:  # damaged bytes raise errors of any class
         raise UnreadableImageError(item.path, "it is damaged") from error
 

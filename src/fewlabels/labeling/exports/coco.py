@@ -9,9 +9,9 @@ from fewlabels.labeling.exports.base import (
     SHORT_SPLITS,
     Dataset,
     Format,
-    is_rare,
     picture_size,
     register,
+    unique_names,
     write_json,
 )
 
@@ -25,8 +25,9 @@ def write_coco(folder: Path, data: Dataset) -> None:
     for split in data.splits:
         short = SHORT_SPLITS.get(split, "default")
         images, annotations = [], []
-        for number, item in enumerate(data.of(split), start=1):
-            name = f"{item.path.replace('#', '-')}.jpg" if is_rare(item.path) else item.path
+        items = data.of(split)
+        names = unique_names((item.path for item in items), folders=True)
+        for number, (item, name) in enumerate(zip(items, names, strict=True), start=1):
             data.place(item, folder / "images" / short / name)
             width, height = picture_size(item)
             images.append({"id": number, "file_name": name, "width": width, "height": height})

@@ -94,11 +94,13 @@ register(
         "CVAT for images 1.1: annotations.xml with a tag per picture",
         write_cvat,
         needs_pictures=True,
+        names_pictures=True,
         rename=shorten_names,
     ),
     Format(
         "imagenet",
         "lists in the form of ImageNet: synsets.txt and lines 'path number' (CVAT, Datumaro)",
         write_imagenet,
+        names_pictures=True,
     ),
 )

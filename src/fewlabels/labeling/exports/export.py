@@ -3,7 +3,7 @@
 import secrets
 import shutil
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,13 +13,15 @@ from numpy.typing import NDArray
 from fewlabels.data import ImageSet, read_images
 from fewlabels.data.bursts import SECONDS, check_seconds
 from fewlabels.data.sources import ImageSource
+from fewlabels.data.video import read_frames
 from fewlabels.errors import FileFormatError, InputError
 from fewlabels.features import FeatureSet
 from fewlabels.features.extraction import Progress
 from fewlabels.features.store import FeatureStore
 from fewlabels.io.cache import remember_links
-from fewlabels.io.files import make_folder, unwritable
+from fewlabels.io.files import allowed_name, make_folder, unwritable
 from fewlabels.io.words import count, listing
+from fewlabels.labeling.boxes import crop_images
 from fewlabels.labeling.collection import Collection, Extraction, known_names
 from fewlabels.labeling.exports.base import (
     TRAIN,
@@ -36,11 +38,12 @@ from fewlabels.labeling.exports.splits import (
     split_groups,
 )
 from fewlabels.labeling.inputs import Named, identify, read_inputs
-from fewlabels.labeling.journal import IMPORT, MODEL, PERSON
+from fewlabels.labeling.journal import MODEL, PERSON
 from fewlabels.labeling.journal import NONE as NO_CLASS
 from fewlabels.labeling.labels_file import (
     DEEPEST,
     LabelsWritten,
+    WrittenLabel,
     read_folder_names,
     read_label_rows,
     remark_folders,
@@ -83,6 +86,9 @@ def export_labels(
     labels: str | Path | None = None,
     photos: str | Path | None = None,
     class_from: str = DEEPEST,
+    boxes: str | Path | None = None,
+    every: float | None = None,
+    columns: Mapping[str, str] | None = None,
     split: Sequence[float] | None = None,
     near: float = NEAR,
     burst: float = SECONDS,
@@ -101,13 +107,16 @@ def export_labels(
     completely or not at all.
 
     Args:
-        source: Labelling project, folder of images, or file of features.
+        source: Labelling project, folder of images, file of features, or table.
         to: Name of the format, see `format_names`.
         output: A new or empty folder.
         labels: CSV file with columns path and label, such as labels.csv, predictions included. If
             left out: decisions and the model's labels of the project, or sub-folders of `source`.
         photos: Where the images of a project are now, if they were moved.
         class_from: Which sub-folder names the class, as in `label_folder`.
+        boxes: Of a folder, as in `label_folder`: crops are written. A project has its own.
+        every: Of a folder, as in `label_folder`: frames of videos are written too.
+        columns: Of a table, as in `label_folder`.
         split: Fractions of train and validation, or of train, validation and test. Images with
             equal files or similar features are never divided.
         near: Cosine of features from which images are similar; 1 compares files only.
@@ -137,7 +146,15 @@ def export_labels(
     check_seconds(burst)
     check_separator(sub_classes)
     check_abstain(abstain)
-    found = find_items(source, labels=labels, photos=photos, class_from=class_from)
+    found = find_items(
+        source,
+        labels=labels,
+        photos=photos,
+        class_from=class_from,
+        boxes=None if boxes is None else Path(boxes),
+        every=every,
+        columns=columns,
+    )
     _check_output(output, found.root)
     noun = "row" if found.root is None else "image"
     items, remarks = _choose(form, found.items, abstain, noun)
@@ -167,11 +184,7 @@ def export_labels(
         label_studio_prefix,
     )
     _write(form, output, data)
-    if form.needs_pictures and (n_rare := sum(is_rare(item.path) for item in items)):
-        remarks.append(
-            f"{count(n_rare, 'image')} written as JPEG: crops, frames, and HEIC or AVIF, which few "
-            "programs read."
-        )
+    remarks += _remark_pictures(form, items)
     if link and found.root is not None:
         remember_links(output, found.root)
     counts = Counter(item.split for item in items)
@@ -215,15 +228,19 @@ def find_items(
     labels: str | Path | None = None,
     photos: str | Path | None = None,
     class_from: str = DEEPEST,
+    boxes: Path | None = None,
+    every: float | None = None,
+    columns: Mapping[str, str] | None = None,
 ) -> Found:
     """The items of a project, a folder or a file of features; arguments as in `export_labels`."""
-    named = identify(Path(source))
+    named = identify(Path(source), columns)
+    named.check_parts(boxes, every)
     if named.is_project:
         root = named.root if photos is None else Path(photos)
         return _of_project(named, root, labels, is_moved=photos is not None)
     if photos is not None:
         raise InputError(f"photos must be left out unless a project is given, got {photos}.")
-    return _of_folder(named, labels, class_from)
+    return _of_folder(named, labels, class_from, boxes, every)
 
 
 def _of_project(
@@ -243,9 +260,7 @@ def _of_project(
     parts: dict[str, ImageSource] = {}
     moved: dict[str, str] = {}
     if images is not None:
-        files = _files(images)
-        pairs = zip(images.names, images.sources, strict=True)
-        parts = {name: source for name, source in pairs if name not in files}
+        files, parts = _pictures(images)
         moved = find_moved(images, stamps_of(images), stamps).names
     elif root is not None:
         remarks.append(f"{root}, the folder of images, is gone: only labels can be written.")
@@ -270,13 +285,19 @@ def _of_project(
     return Found(title, root, items, features_of, tuple(remarks))
 
 
-def _of_folder(named: Named, labels: str | Path | None, class_from: str) -> Found:
+def _of_folder(
+    named: Named,
+    labels: str | Path | None,
+    class_from: str,
+    boxes: Path | None,
+    every: float | None,
+) -> Found:
     remarks = list[str]()
+    files, parts = dict[str, Path](), dict[str, ImageSource]()
     if named.root is None:
         inputs = read_inputs(named, extraction=Extraction())
         collection = inputs.collection
-        names, files = list(collection.names), dict[str, Path]()
-        own = inputs.labels
+        names, own = list(collection.names), inputs.labels
 
         def features_of(how: Extraction) -> FeatureSet:  # noqa: ARG001 - they are there
             return FeatureSet.from_arrays(
@@ -284,34 +305,40 @@ def _of_folder(named: Named, labels: str | Path | None, class_from: str) -> Foun
             )
 
     else:
-        images = read_images(named.root)
-        names, files = known_names(images), _files(images)
-        own = read_folder_names(images.names, class_from)
-        if labels is None and class_from == DEEPEST:
-            remarks = remark_folders(images.names)
+        if boxes is not None:
+            images, own, told = crop_images(read_images(named.root), boxes)
+            remarks += told
+        else:
+            images = read_frames(named.root, every)
+            own = read_folder_names(images.names, class_from)
+            if labels is None and class_from == DEEPEST:
+                remarks += remark_folders(images.names)
+        names = known_names(images)
+        files, parts = _pictures(images)
 
         def features_of(how: Extraction) -> FeatureSet:
             return how(images)[0]
 
     if labels is None:
-        written = LabelsWritten(
-            {name: (label, IMPORT, 1.0, 0.0, "") for name, label in own.items()}
-        )
+        written = LabelsWritten({name: WrittenLabel(label) for name, label in own.items()})
     else:
         written = read_label_rows(Path(labels), names, root=named.root)
     items = []
     for name in names:
-        label, origin, confidence, none, person = written.labels.get(name, ("", "", 0.0, 0.0, ""))
-        file = files.get(name)
-        items.append(Item(name, label, origin, confidence, file, none, person=person))
+        told_of = written.labels.get(name, WrittenLabel("", "", 0.0))
+        shown: Any = {"file": files.get(name), "part": parts.get(name)}
+        items.append(Item(name, **told_of._asdict(), **shown))
     return Found(
         named.path.resolve().stem, named.root, items, features_of, (*remarks, *written.remarks)
     )
 
 
-def _files(images: ImageSet) -> dict[str, Path]:
+def _pictures(images: ImageSet) -> tuple[dict[str, Path], dict[str, ImageSource]]:
+    """By name, the files of images, and what is a part of a file: crops, frames of videos."""
     paths = {name: images.path(index) for index, name in enumerate(images.names)}
-    return {name: path for name, path in paths.items() if path is not None}
+    files = {name: path for name, path in paths.items() if path is not None}
+    pairs = zip(images.names, images.sources, strict=True)
+    return files, {name: source for name, source in pairs if name not in files}
 
 
 def _choose(
@@ -392,6 +419,40 @@ def _remark_splits(items: list[Item], fractions: dict[str, float], noun: str) ->
                 f"or groups of similar {noun}s to divide: {shown}."
             )
     return remarks
+
+
+def _remark_pictures(form: Format, items: list[Item]) -> list[str]:
+    """Remarks about pictures that other systems or programs know under another name or form."""
+    if form.names_pictures:
+        odd = [item.path for item in items if item.file and not _is_unicode(item.file)]
+        if not odd:
+            return []
+        return [
+            f"{count(len(odd), 'file')} whose names are not UTF-8 are called otherwise here, and "
+            f"no other program will find them: {listing(odd, most=MOST_SHOWN)}. Rename the files."
+        ]
+    remarks = []
+    if n_rare := sum(is_rare(item.path) for item in items):
+        remarks.append(
+            f"{count(n_rare, 'image')} written as JPEG: crops, frames, and HEIC or AVIF, which few "
+            "programs read."
+        )
+    names = [item.path.rpartition("/")[2] for item in items]
+    renamed = [f"'{old}' as '{new}'" for old in names if (new := allowed_name(old)) != old]
+    if renamed:
+        remarks.append(
+            f"{count(len(renamed), 'file')} renamed, as not every system allows the name: "
+            f"{listing(renamed, most=MOST_SHOWN)}."
+        )
+    return remarks
+
+
+def _is_unicode(path: Path) -> bool:
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _check_output(output: Path, root: Path | None) -> None:

@@ -20,6 +20,7 @@ register(
         "label-studio",
         "tasks.json for Label Studio: annotations of people, predictions of the model",
         write_tasks,
+        names_pictures=True,
         lists_unlabelled=True,
     )
 )

@@ -5,18 +5,22 @@ import io
 from pathlib import Path
 
 from fewlabels.errors import MissingExtraError
+from fewlabels.io.words import escape_formula
 from fewlabels.labeling.exports.base import Dataset, Format, register
+from fewlabels.labeling.outputs import for_spreadsheets
 
 COLUMNS = ("path", "label", "split", "confidence", "origin", "guess", "person")
 
 
 def write_csv(folder: Path, data: Dataset) -> None:
-    """Write labels.csv."""
+    """Write labels.csv, as safe to open in a spreadsheet as that of `label_folder`."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    writer.writerows([getattr(item, name) for name in COLUMNS] for item in data.items)
-    (folder / "labels.csv").write_bytes(text.getvalue().encode())
+    for item in data.items:
+        cells = (getattr(item, name) for name in COLUMNS)
+        writer.writerow([escape_formula(each) if isinstance(each, str) else each for each in cells])
+    (folder / "labels.csv").write_bytes(for_spreadsheets(text.getvalue()))
 
 
 def write_parquet(folder: Path, data: Dataset) -> None:
@@ -35,9 +39,16 @@ def write_parquet(folder: Path, data: Dataset) -> None:
 register(
     Format(
         "csv",
-        "labels.csv: path, label, split, confidence, origin, person",
+        "labels.csv: path, label, split, confidence, origin, guess, person",
         write_csv,
+        names_pictures=True,
         lists_unlabelled=True,
     ),
-    Format("parquet", "the same as labels.parquet", write_parquet, lists_unlabelled=True),
+    Format(
+        "parquet",
+        "the same as labels.parquet",
+        write_parquet,
+        names_pictures=True,
+        lists_unlabelled=True,
+    ),
 )
