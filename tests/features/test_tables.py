@@ -84,3 +84,11 @@ def test_what_is_wrong_is_named(tmp_path):
     np.savez(tmp_path / "x.npz", features=VECTORS)
     with pytest.raises(InputError, match=r"columns must be left out for a \.npz file"):
         read_features(tmp_path / "x.npz", columns={"name": "id"}, labels_needed=False)
+
+
+def test_a_long_name_of_a_column_is_read_at_once(tmp_path):
+    """Zeros before a letter took time with the third power of their number: hours for these."""
+    path = tmp_path / "t.csv"
+    path.write_text(f"{'0' * 20_000}x,e01,e2,e10\n1,2,3,4\n5,6,7,8\n")
+    found = read_features(path, labels_needed=False)
+    np.testing.assert_array_equal(found.features, [[2, 3, 4], [6, 7, 8]])

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from PIL import Image
 
 from fewlabels.data.decoding import ORIENTATION, UnreadableImageError, decode, known_formats
-from fewlabels.data.listing import AVIF, HEIC
+from fewlabels.data.listing import AVIF, HEIC, SUFFIXES, VIDEO
 from fewlabels.data.sources import ImageSource
 from fewlabels.errors import InputError, unknown_choice
 
@@ -105,19 +105,21 @@ def is_rare(path: str) -> bool:
 
     Crops and frames are named FILE#PART.
     """
-    return path.lower().endswith((*HEIC, *AVIF)) or "#" in PurePosixPath(path).suffix
+    whole = PurePosixPath(path.lower()).name.rpartition("#")[0]
+    return path.lower().endswith((*HEIC, *AVIF)) or whole.endswith((*SUFFIXES, *VIDEO))
 
 
 def file_name(path: str) -> str:
     """The name under which a picture is written.
 
-    >>> file_name("a/IMG_1.HEIC"), file_name("a/1.png"), file_name("a/1.png#7")
-    ('a/IMG_1.jpg', 'a/1.png', 'a/1.png-7.jpg')
+    >>> file_name("a/IMG_1.HEIC"), file_name("a/1.png"), file_name("a/1.mov#0.5")
+    ('a/IMG_1.jpg', 'a/1.png', 'a/1.mov-0.5.jpg')
     """
     if not is_rare(path):
         return path
     parted = path.replace("#", "-") + ".jpg"
-    return parted if "#" in path else str(PurePosixPath(path).with_suffix(".jpg"))
+    whole = path.lower().endswith((*HEIC, *AVIF))
+    return str(PurePosixPath(path).with_suffix(".jpg")) if whole else parted
 
 
 def keep_names(labels: set[str]) -> dict[str, str]:
