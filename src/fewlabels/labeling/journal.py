@@ -34,7 +34,7 @@ PERSON, IMPORT, MODEL, CONFIRMED = "person", "import", "model", "confirmed"
 # of them must decide again.
 NONE, SKIP, CONFLICT = "none", "skip", "conflict"
 COPY = "decisions.jsonl"
-COPIED = ("title", "root", "backbone", "every")  # facts that the copy has too
+COPIED = ("title", "root", "backbone", "every", "boxes")  # facts that the copy has too
 PRIMARY_CODE = 0xFF  # the part of SQLite's codes that names the kind of error
 DISK_ERRORS = (  # the disk is full, read-only or failing, or another process holds the file
     *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY),
@@ -259,7 +259,7 @@ class Journal:
                 raise self._damaged(f"decision {batch} is not the one that {COPY} has")
         if copied.abouts:
             # The copy is written first: it may be one ahead.
-            if about not in copied.abouts[-2:]:
+            if about not in [{}, *copied.abouts][-2:]:
                 raise self._damaged(f"title, folder or backbone are not those that {COPY} has")
             known.abouts = copied.abouts if about == copied.abouts[-1] else [about]
         return known
@@ -299,8 +299,8 @@ class Journal:
         except sqlite3.DatabaseError as error:
             raise self._explain(error) from error
 
-    def _add_to_copy(self, change: Change) -> None:
-        if not self.copy.append(change):
+    def _add_to_copy(self, change: Change, *, durable: bool = False) -> None:
+        if not self.copy.append(change, durable=durable):
             self.copy.rewrite(_changes(self._compare(self._db, Copied())))
 
     def fill(self, copied: Copied) -> None:
@@ -356,7 +356,8 @@ class Journal:
         """Store facts about the project."""
         kept = {key: value for key, value in {**self.about, **about}.items() if key in COPIED}
         if any(key in COPIED for key in about):
-            self._add_to_copy({"about": kept})
+            # On the disk first: facts of the database that the copy lacks are taken for damage.
+            self._add_to_copy({"about": kept}, durable=True)
         with self._change():
             self._describe(about)
 
@@ -383,7 +384,9 @@ class Journal:
                         for old, new in names.items()
                     ],
                 )
-            self.copy.rewrite(_changes(self._compare(self._db, Copied())))
+            # Between the two there is no copy: one with other names is taken for damage.
+            self.copy.remove()
+        self.copy.rewrite(_changes(self._compare(self._db, Copied())))
 
     @property
     def stamps(self) -> dict[str, str]:

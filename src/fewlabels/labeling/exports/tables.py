@@ -5,6 +5,7 @@ import io
 from pathlib import Path
 
 from fewlabels.errors import MissingExtraError
+from fewlabels.io.words import escape_formula
 from fewlabels.labeling.exports.base import Dataset, Format, register
 
 COLUMNS = ("path", "label", "split", "confidence", "origin", "guess", "person")
@@ -15,7 +16,9 @@ def write_csv(folder: Path, data: Dataset) -> None:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    writer.writerows([getattr(item, name) for name in COLUMNS] for item in data.items)
+    for item in data.items:
+        cells = [getattr(item, name) for name in COLUMNS]
+        writer.writerow([escape_formula(each) if isinstance(each, str) else each for each in cells])
     (folder / "labels.csv").write_bytes(text.getvalue().encode())
 
 
