@@ -268,12 +268,13 @@ from fewlabels.labeling.journal import Journal
 from fewlabels.io.files import write_file
 folder = Path(sys.argv[1])
 journal = Journal(folder / "project.sqlite")
+journal.describe({"title": "t", "root": "/here"})
 journal.add_items({str(i): "" for i in range(8)})
 for i in range(8):
     journal.decide({str(i): f"class {i}"}, origin="person")
     print(f"decided {i}", flush=True)
     if i == 3:
-        journal.describe({"title": "t", "root": "/elsewhere"})
+        journal.describe({"root": "/elsewhere"})
         print("described", flush=True)
     if i == 5:
         journal.undo()
