@@ -172,7 +172,7 @@ def test_digests_of_files(drill, tmp_path, photos):
         FileDigests(path).identify(images)
     data = path.read_bytes()
     assert len(entries(path)) == len(images)
-    for rng in drill.tries("damage: table of file digests", 60, 10 * 60):
+    for rng in drill.tries("damage: table of file digests", 200, 600):
         path.write_bytes(damage(data, rng))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that it is removed
