@@ -89,8 +89,11 @@ def pictures() -> dict[str, bytes]:
     return found
 
 
-def seeds(tmp_path: Path) -> dict[str, tuple[bytes, object]]:
-    """Of each kind of file: its bytes, and what reads a path."""
+def seeds(tmp_path: Path, kind: str) -> dict[str, tuple[bytes, object]]:
+    """Of a kind of file, and some others: its bytes, and what reads a path."""
+    for kinds, make in ((MOSAICS, mosaics), (TABLES, tables), (OF_PROJECTS, of_projects)):
+        if kind in kinds:
+            return make(tmp_path)
     made: dict[str, tuple[bytes, object]] = {}
     labels = np.array(["a", "b"] * 3)
     features = {"features": ROWS, "labels": labels.tolist()}
@@ -125,8 +128,6 @@ def seeds(tmp_path: Path) -> dict[str, tuple[bytes, object]]:
     made[".settings.toml"] = settings, read_settings
     recipe = Path(fewlabels.__file__).parent.joinpath("training/recipes/modern.toml").read_bytes()
     made[".recipe.toml"] = recipe, Recipe.load
-    made |= tables(tmp_path)
-    made |= of_projects(tmp_path)
     journal = Journal(tmp_path / "j.sqlite")
     journal.add_items({"a": "", "b": ""})
     journal.decide({"a": "x", "b": "y"}, origin="person")
@@ -143,7 +144,6 @@ def seeds(tmp_path: Path) -> dict[str, tuple[bytes, object]]:
         finally:
             journal.close()
 
-    made |= mosaics(tmp_path / "mosaics")
     made[".sqlite"] = (tmp_path / "j.sqlite").read_bytes(), read_journal
     return made
 
@@ -308,23 +308,28 @@ def read_all(kind, data, read, numbers, folder: Path) -> list[str]:
     return wrong
 
 
-KINDS = [
-    *(".safetensors", ".npz", ".npy", ".pt", ".pkl", ".plk", ".parquet"),
-    *(".jpeg", ".png", ".bmp", ".webp", ".gif", ".tiff", ".avif", ".heif", ".mp4"),
-    *(".index.json", ".mosaic", ".csv", ".settings.toml", ".recipe.toml", ".sqlite"),
+MOSAICS = (".index.json", ".mosaic")
+TABLES = (
     *(".vectors.csv", ".columns.csv", ".texts.csv", ".names.txt"),
     *(".boxes.csv", ".coco.json", ".detections.json"),
+)
+OF_PROJECTS = (
     *(".moves.jsonl", ".decisions.jsonl", ".shown.json", ".classes.json"),
-    *(".model", ".cells.json", ".state"),
+    *(".model", ".cells.json", ".state", ".mp4"),
+)
+KINDS = [
+    *(".safetensors", ".npz", ".npy", ".pt", ".pkl", ".plk", ".parquet"),
+    *(".jpeg", ".png", ".bmp", ".webp", ".gif", ".tiff", ".avif", ".heif"),
+    *(".csv", ".settings.toml", ".recipe.toml", ".sqlite", *MOSAICS, *TABLES, *OF_PROJECTS),
 ]
 NEEDED = {".parquet": "pyarrow", ".mp4": "av", ".avif": "pillow_heif", ".heif": "pillow_heif"}
-SLOW = (".index.json", ".mosaic", ".mp4", ".shown.json", ".classes.json")  # read with other files
+SLOW = (*MOSAICS, ".mp4", ".shown.json", ".classes.json")  # read with other files
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", KINDS)
 def test_mutated_files(drill, tmp_path, kind):
-    made = seeds(tmp_path)
+    made = seeds(tmp_path, kind)
     if kind not in made:
         pytest.skip(f"could not import '{NEEDED[kind]}'")
     data, read = made[kind]
