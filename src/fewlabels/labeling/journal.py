@@ -16,7 +16,7 @@ lacks what the copy has, is refused; `fill` makes a new one from the copy.
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -169,7 +169,7 @@ class Journal:
         if not write:
             return self._connect_to_read()
         db = self._open()
-        try:
+        with _closed_on_error(db):
             fresh, version = self._identify(db)
             db.execute("PRAGMA journal_mode = WAL")
             # FULL: a person's decision is on the disk before the call returns.
@@ -183,36 +183,32 @@ class Journal:
                 self.copy.go_on_after(copied)
             else:
                 self.copy.rewrite(_changes(known))
-        except BaseException:
-            db.close()
-            raise
         return db
 
     def _connect_to_read(self) -> sqlite3.Connection:
         copied = self.copy.read()  # first: another process may add to both meanwhile
         try:
             db = self._open("mode=rw")
-            db.execute("SELECT 1 FROM sqlite_master").fetchone()
+            with _closed_on_error(db):
+                db.execute("SELECT 1 FROM sqlite_master").fetchone()
         except sqlite3.OperationalError:
             # SQLite wants to write beside the file even to read it. On a read-only disk nothing
             # changes, and the file alone has everything if there is no write-ahead log.
             if self.path.with_name(f"{self.path.name}-wal").exists():
                 raise
             db = self._open("immutable=1")
-        try:
+        with _closed_on_error(db):
             fresh, version = self._identify(db)
             if fresh:
                 raise self._damaged("it is empty")
-            if version < VERSION:  # carried over in memory: who only reads changes nothing
-                kept = db
+        if version < VERSION:  # carried over in memory: who only reads changes nothing
+            with closing(db) as kept:
                 db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-                kept.backup(db)
-                kept.close()
-                _bring_up(db, FROM_VERSION[version])
+                with _closed_on_error(db):
+                    kept.backup(db)
+                    _bring_up(db, FROM_VERSION[version])
+        with _closed_on_error(db):
             self._compare(db, copied)
-        except BaseException:
-            db.close()
-            raise
         return db
 
     def _open(self, how: str = "mode=rwc") -> sqlite3.Connection:
@@ -609,6 +605,15 @@ class Journal:
         return {
             name: ModelLabel(label, confidence, margin) for name, label, confidence, margin in rows
         }
+
+
+@contextmanager
+def _closed_on_error(db: sqlite3.Connection) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        db.close()
+        raise
 
 
 @contextmanager
