@@ -121,3 +121,13 @@ assert not heavy, heavy
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_the_lowest_typer_is_one_that_works():
+    """0.12 refuses the types of our arguments; up to 0.17, a missing argument is a traceback.
+
+    Seen with Click 8.5. Commit 7d831a6 declared 0.12.
+    """
+    (declared,) = (each for each in PROJECT["dependencies"] if each.startswith("typer"))
+    lowest = tuple(map(int, declared.partition(">=")[2].split(".")))
+    assert lowest >= (0, 18)

@@ -25,6 +25,7 @@ from PIL import Image
 from fewlabels.backbones import build_backbone, save_backbone
 from fewlabels.features import FeatureSet
 from fewlabels.io.files import TEMPORARY
+from fewlabels.io.locks import lock
 from fewlabels.paper.ledger import machine
 
 HERE = Path(__file__).parent
@@ -68,9 +69,7 @@ def drill(request: pytest.FixtureRequest) -> Iterator[Drill]:
     begun = time.perf_counter()
     yield made
     if OUTPUT:
-        path = Path(OUTPUT)
-        found = json.loads(path.read_text()) if path.exists() else {"about": about(), "drills": {}}
-        found["drills"][made.name] = {
+        result = {
             "test": f"{request.path.name}::{request.node.name}",
             "tries": made.survived + len(made.lost),
             "survived": made.survived,
@@ -78,9 +77,22 @@ def drill(request: pytest.FixtureRequest) -> Iterator[Drill]:
             "seconds": round(time.perf_counter() - begun, 1),
             "first": made.lost[:3],
         }
-        path.write_text(json.dumps(found, indent=1) + "\n")
+        record(Path(OUTPUT), made.name, result)
     assert made.survived > 0
     assert made.lost == []
+
+
+def record(path: Path, name: str, result: dict[str, Any]) -> None:
+    """Add a drill to the file that all processes of a run share."""
+    with path.open("a+", encoding="utf-8") as file:
+        lock(file)
+        file.seek(0)
+        text = file.read()
+        found = json.loads(text) if text else {"about": about(), "drills": {}}
+        drills = {**found["drills"], name: result}
+        found["drills"] = dict(sorted(drills.items(), key=lambda each: each[1]["test"]))
+        file.truncate(0)
+        file.write(json.dumps(found, indent=1) + "\n")
 
 
 def about() -> dict[str, str]:

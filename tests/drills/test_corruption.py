@@ -5,7 +5,13 @@ models and 97 of 150 in backbones were used in silence; 93 of 360 damaged journa
 traceback, 11 were used.
 """
 
+import json
+import os
 import random
+import sqlite3
+import time
+import warnings
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -13,13 +19,21 @@ import pytest
 import torch
 
 from fewlabels.backbones import load_backbone
+from fewlabels.data import read_images
 from fewlabels.errors import FewLabelsError, FileFormatError
 from fewlabels.features import FeatureSet, read_features
+from fewlabels.features.file_digests import FileDigests
 from fewlabels.features.recipe import FeatureRecipe
 from fewlabels.features.store import FeatureStore
 from fewlabels.fitting import Fitted, fit
+from fewlabels.io.cache import linked_roots, remember_links
+from fewlabels.io.moves import Move, begin_moves, read_moves
 from fewlabels.labeling.check import check_project
+from fewlabels.labeling.collection import Extraction, Shown
+from fewlabels.labeling.inputs import read_inputs
+from fewlabels.labeling.names import NamePrior
 from fewlabels.labeling.project import Project
+from fewlabels.labeling.session import open_session
 from fewlabels.labeling.thumbnails import Thumbnails
 from fewlabels.paper.ledger import read_cells, write_cells
 from fewlabels.training.state import read_state, write_state
@@ -147,6 +161,95 @@ def test_store(drill, tmp_path):
         drill.judge(not found.known.any() and not found.rows.any(), "used in silence")
 
 
+def test_digests_of_files(drill, tmp_path, photos):
+    """A damaged table of digests is not believed: the files are read again."""
+    images, path = read_images(photos), tmp_path / "files.sqlite"
+    for index in range(len(images)):  # long ago: what changed just now is not entered
+        os.utime(images.path(index), ns=(1, 1))
+    wanted = [each.digest for each in FileDigests(path).identify(images)]
+    while not path.exists():  # nor is what was made just now
+        time.sleep(0.1)
+        FileDigests(path).identify(images)
+    data = path.read_bytes()
+    assert len(entries(path)) == len(images)
+    for rng in drill.tries("damage: table of file digests", 200, 600):
+        path.write_bytes(damage(data, rng))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that it is removed
+            found = [each.digest for each in FileDigests(path).identify(images)]
+        drill.judge(found == wanted, "used in silence")
+
+
+def entries(path: Path) -> list[tuple[str, ...]]:
+    with closing(sqlite3.connect(path)) as table:
+        return table.execute("SELECT * FROM files").fetchall()
+
+
+def test_links_of_the_cache(drill, tmp_path, cache):
+    """What fewlabels remembers about its links: damaged, it is forgotten."""
+    remember_links(tmp_path / "linked", tmp_path / "photos")
+    good = linked_roots(tmp_path / "linked")
+    assert len(good) == 2
+    data = (cache / "links.json").read_bytes()
+    for rng in drill.tries("damage: links that were written", 30, 10 * 30):
+        (cache / "links.json").write_bytes(damage(data, rng))
+        found = linked_roots(tmp_path / "linked")
+        drill.judge(found in (good, good[:1]), str(found))
+
+
+def test_journal_of_moves(drill, tmp_path):
+    path = tmp_path / "sorted" / "moves-1.jsonl"
+    moves = [Move(tmp_path / f"{i}.jpg", path.with_name(f"{i}.jpg")) for i in range(20)]
+    begin_moves(path, moves)
+    rehearse(drill, "journal of moves", 60, path, lambda: read_moves(path))
+
+
+def test_texts_of_a_project(drill, tmp_path):
+    """Texts, paths of pictures and of sounds that the page shows."""
+    names = [f"{i}" for i in range(30)]
+    features = FeatureSet.from_arrays(ROWS, [-1] * 30, [], {}, names)
+    shown = Shown(tmp_path, texts=tuple(f"text number {i}" for i in range(30)))
+    Project.create(tmp_path / "p", features, title="t", shown=shown).close()
+
+    def read():
+        with Project.open(tmp_path / "p") as project:
+            return project.load().texts
+
+    rehearse(drill, "texts of a project", 60, tmp_path / "p" / "shown.json", read)
+
+
+def test_class_names_of_a_project(drill, tmp_path):
+    path = tmp_path / "classes.json"
+    NamePrior(("a", "b", "c"), ROWS[:3], 10.0).save(path)
+
+    def read():
+        found = NamePrior.load(path)
+        return found.names, found.vectors.tolist(), found.scale
+
+    rehearse(drill, "class names of a project", 60, path, read)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".json"])
+def test_boxes_of_a_project(drill, tmp_path, photos, encoder, suffix):
+    """One changed digit, and an item would be another part of its picture."""
+    names = sorted(path.relative_to(photos).as_posix() for path in photos.rglob("*.png"))
+    boxes = tmp_path / f"b{suffix}"
+    boxes.write_text("path,x,y,width,height\n" + "".join(f"{name},1,2,20,24\n" for name in names))
+    if suffix == ".json":
+        found = [{"file": name, "detections": [{"bbox": [0, 0, 0.5, 0.5]}]} for name in names]
+        boxes.write_text(json.dumps({"images": found}))
+    how = Extraction(str(encoder), "cpu", None, 0, FeatureStore(tmp_path / "store"))
+    read_inputs(photos, extraction=how, boxes=boxes).begin_project(tmp_path / "p").close()
+
+    def read():
+        with Project.open(tmp_path / "p") as project:
+            images = project.list_images()
+            return images.names, images.sources
+
+    path = tmp_path / "p" / f"boxes{suffix}"
+    rehearse(drill, f"boxes of a project, {suffix}", 60, path, read)
+
+
 def test_journal(drill, tmp_path):
     """Commit 7d831a6: 93 of 360 tracebacks, 11 used in silence."""
     features = FeatureSet.from_arrays(ROWS, [-1] * 30, [], {}, [f"{i}.jpg" for i in range(30)])
@@ -208,9 +311,6 @@ def test_copy_of_the_journal(drill, tmp_path):
 
 def test_features_of_a_project_are_computed_again(tmp_path, photos, encoder):
     """Commit 7d831a6 could not open a project with damaged features, though it had the images."""
-    from fewlabels.labeling.collection import Extraction
-    from fewlabels.labeling.inputs import read_inputs
-
     how = Extraction(str(encoder), "cpu", None, 0, FeatureStore(tmp_path / "store"))
     read_inputs(photos, extraction=how).begin_project(tmp_path / "p").close()
     path = tmp_path / "p" / "features.safetensors"
@@ -233,10 +333,6 @@ def test_features_of_a_project_are_computed_again(tmp_path, photos, encoder):
 
 def test_a_folder_of_images_that_was_moved_is_told(tmp_path, photos, encoder):
     """Commit 7d831a6 refused the new place, and with it all decisions."""
-    from fewlabels.labeling.collection import Extraction
-    from fewlabels.labeling.inputs import read_inputs
-    from fewlabels.labeling.session import open_session
-
     how = Extraction(str(encoder), "cpu", None, 0, FeatureStore(tmp_path / "store"))
     read_inputs(photos, extraction=how).begin_project(tmp_path / "p").close()
     photos.rename(tmp_path / "elsewhere")
@@ -251,9 +347,6 @@ def test_a_folder_of_images_that_was_moved_is_told(tmp_path, photos, encoder):
 
 
 def test_thumbnails_that_are_damaged_are_made_again(tmp_path, photos, encoder):
-    from fewlabels.labeling.collection import Extraction
-    from fewlabels.labeling.inputs import read_inputs
-
     how = Extraction(str(encoder), "cpu", None, 0, FeatureStore(tmp_path / "store"))
     thumbnails = Thumbnails(read_inputs(photos, extraction=how).collection, tmp_path / "t")
     picture = thumbnails.get(0)

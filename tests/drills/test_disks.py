@@ -4,11 +4,13 @@ On commit 7d831a6 a decision on a full disk was answered by a bare 500, thumbnai
 creation of a project ended in tracebacks, and a read-only project was "not a labelling project".
 """
 
+import errno
 import os
 import resource
 import shutil
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +18,13 @@ import pytest
 
 from fewlabels.errors import FewLabelsError, InputError
 from fewlabels.features import FeatureSet
+from fewlabels.features.recipe import FeatureRecipe
+from fewlabels.features.store import FeatureStore
 from fewlabels.io.files import write_file
+from fewlabels.io.moves import Move, MovesEndedError, begin_moves, finish_moves
+from fewlabels.labeling.check import check_project
+from fewlabels.labeling.exports import export_labels
+from fewlabels.labeling.merging import merge_projects
 from fewlabels.labeling.project import Project
 
 ROWS = np.random.default_rng(0).gamma(1.0, size=(40, 6)).astype(np.float32)
@@ -100,9 +108,118 @@ def test_files_on_a_full_disk(drill, tmp_path):
         drill.judge(good and len(list(tmp_path.iterdir())) == 1, "changed or left over")
 
 
+def test_exports_on_a_full_disk(drill, tmp_path, photos):
+    """The output is there completely or not at all."""
+    for rng in drill.tries("full disk: exports", 10, 150):
+        form = rng.choice(("hf", "imagefolder", "csv", "coco", "cvat", "fiftyone"))
+        output = tmp_path / "out" / form
+        try:
+            with Full(rng.randrange(4000)):
+                export_labels(photos, to=form, output=output)
+        except InputError as error:
+            good = "cannot be written" in str(error) and not output.exists()
+            export_labels(photos, to=form, output=output)  # there is room again
+        else:
+            good = True
+        good &= any(path.is_file() for path in output.rglob("*"))
+        drill.judge(good and len(list(output.parent.iterdir())) == 1, form)
+        shutil.rmtree(output.parent)
+
+
+def test_moves_on_a_full_disk(drill, tmp_path):
+    """Between two disks: photographs that do not fit stay; later the rest follows."""
+    sys.addaudithook(refuse_links(tmp_path))
+    sizes = [100 * i + 1 for i in range(12)]
+    for rng in drill.tries("full disk: moves between two disks", 10, 150):
+        moves, wanted = [], {}
+        for i, size in enumerate(sizes):
+            path = tmp_path / "photos" / f"{i}.jpg"
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(bytes([i]) * size)
+            wanted[path.name] = path.read_bytes()
+            moves.append(Move(path, tmp_path / "sorted" / f"{i}.jpg"))
+        journal, words = tmp_path / "sorted" / "moves-1.jsonl", ""
+        try:
+            with Full(rng.randrange(1500)):
+                begin_moves(journal, moves)
+        except InputError as error:
+            words = str(error)
+            begin_moves(journal, moves)
+        try:
+            with Full(rng.randrange(1500)):
+                finish_moves(journal)
+        except MovesEndedError as error:
+            words = str(error)
+            there = [each for move in moves for each in move if each.exists()]
+            assert {each.name: each.read_bytes() for each in there} == wanted
+        good = not words or "no file is lost" in words or "cannot be written" in words
+        finish_moves(journal)
+        found = {path.name: path.read_bytes() for path in (tmp_path / "sorted").glob("*.jpg")}
+        left = [path.name for path in (tmp_path / "sorted").iterdir() if path.name[0] == "."]
+        drill.judge(good and found == wanted and not left, f"{words} {left}")
+        shutil.rmtree(tmp_path / "sorted")
+
+
+def refuse_links(below: Path):
+    """An audit hook: links below a folder fail, as they do between two file systems."""
+
+    def refuse(event, values):
+        if event == "os.link" and str(values[0]).startswith(str(below)):
+            raise OSError(errno.EXDEV, "another file system")
+
+    return refuse
+
+
+def test_merges_on_a_full_disk(drill, tmp_path):
+    """All decisions of the other project come, or none."""
+    for name, label in (("a", "x"), ("b", "y")):
+        with make(tmp_path / name) as project:
+            for i in range(2, 30):
+                each = f"{i}.jpg"
+                project.journal.decide({each: f"{label} {i % 3}"}, origin="person")
+    shutil.copytree(tmp_path / "a", tmp_path / "kept")
+    with Project.open(tmp_path / "a") as project:
+        before = project.journal.standing, project.journal.n_decisions
+    merge_projects(tmp_path / "a", tmp_path / "b")
+    with Project.open(tmp_path / "a") as project:
+        after = project.journal.n_decisions, project.journal.marks
+    for rng in drill.tries("full disk: merges", 10, 150):
+        shutil.rmtree(tmp_path / "a")
+        shutil.copytree(tmp_path / "kept", tmp_path / "a")
+        good = True
+        try:
+            with Full(rng.randrange(120_000)):
+                merge_projects(tmp_path / "a", tmp_path / "b")
+        except InputError as error:
+            with Project.open(tmp_path / "a") as project:
+                good = (project.journal.standing, project.journal.n_decisions) == before
+            good &= "cannot be written" in str(error)
+        merge_projects(tmp_path / "a", tmp_path / "b")
+        with Project.open(tmp_path / "a") as project:
+            good &= (project.journal.n_decisions, project.journal.marks) == after
+        drill.judge(good and all(each.right for each in check_project(tmp_path / "a")), "not whole")
+
+
+def test_the_store_on_a_full_disk(drill, tmp_path):
+    """Rows that do not fit are computed again next time; those that are there are right."""
+    recipe = FeatureRecipe("conv4", "0" * 32, "crop(32)", "center", "float32", 6)
+    digests = [f"{i:032x}" for i in range(40)]
+    for rng in drill.tries("full disk: the store", 20, 300):
+        store = FeatureStore(tmp_path / "store")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that rows cannot be kept
+            with Full(rng.randrange(2500)):
+                store.put(recipe, digests, ROWS)
+            found = FeatureStore(tmp_path / "store").get(recipe, digests)
+        good = bool((found.rows[found.known] == ROWS[found.known]).all())
+        FeatureStore(tmp_path / "store").put(recipe, digests, ROWS)
+        again = FeatureStore(tmp_path / "store").get(recipe, digests)
+        drill.judge(good and bool(again.known.all()), "not right")
+        shutil.rmtree(tmp_path / "store")
+
+
 def test_thumbnails_on_a_full_disk(tmp_path, photos, encoder):
     """Commit 7d831a6 answered 404."""
-    from fewlabels.features.store import FeatureStore
     from fewlabels.labeling.collection import Extraction
     from fewlabels.labeling.inputs import read_inputs
     from fewlabels.labeling.thumbnails import Thumbnails

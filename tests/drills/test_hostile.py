@@ -16,6 +16,7 @@ import resource
 import sys
 import time
 import zipfile
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -24,17 +25,29 @@ import torch
 from PIL import Image
 
 import fewlabels
+from fewlabels.data import read_images
 from fewlabels.data.benchmarks import read_benchmark
 from fewlabels.data.class_lists import BENCHMARKS
-from fewlabels.data.decoding import UnreadableImageError, decode
+from fewlabels.data.decoding import UnreadableImageError, decode, known_formats
+from fewlabels.data.video import read_frames
 from fewlabels.errors import FewLabelsError, FileFormatError, InputError
 from fewlabels.evaluation.settings import read_settings
 from fewlabels.features import FeatureSet, read_features
+from fewlabels.fitting import Fitted, fit
+from fewlabels.io.moves import Move, begin_moves, read_moves
+from fewlabels.labeling.boxes import crop_images
+from fewlabels.labeling.collection import Shown
+from fewlabels.labeling.inputs import identify
 from fewlabels.labeling.journal import Journal
 from fewlabels.labeling.label import label_folder
 from fewlabels.labeling.labels_file import read_labels
+from fewlabels.labeling.names import NamePrior, read_names
 from fewlabels.labeling.outputs import LabelRow, to_csv
+from fewlabels.labeling.project import Project
+from fewlabels.labeling.text_copy import read_copy
+from fewlabels.paper.ledger import read_cells, write_cells
 from fewlabels.training.recipe import Recipe
+from fewlabels.training.state import read_state, write_state
 from fewlabels.unpickle import load_plain
 
 MOST_SECONDS = 5
@@ -67,16 +80,20 @@ def mutate(data: bytes, rng: random.Random) -> bytes:
 
 def pictures() -> dict[str, bytes]:
     found = {}
+    # Encoders of AVIF and HEIC want some pixels.
     image = Image.fromarray(np.arange(48 * 3, dtype=np.uint8).reshape(6, 8, 3))
-    for form in ("JPEG", "PNG", "BMP", "WEBP", "GIF", "TIFF"):
+    for form in dict.fromkeys(("TIFF", *known_formats())):
         buffer = io.BytesIO()
         image.save(buffer, form)
         found[form.lower()] = buffer.getvalue()
     return found
 
 
-def seeds(tmp_path: Path) -> dict[str, tuple[bytes, object]]:
-    """Of each kind of file: its bytes, and what reads a path."""
+def seeds(tmp_path: Path, kind: str) -> dict[str, tuple[bytes, object]]:
+    """Of a kind of file, and some others: its bytes, and what reads a path."""
+    for kinds, make in ((MOSAICS, mosaics), (TABLES, tables), (OF_PROJECTS, of_projects)):
+        if kind in kinds:
+            return make(tmp_path)
     made: dict[str, tuple[bytes, object]] = {}
     labels = np.array(["a", "b"] * 3)
     features = {"features": ROWS, "labels": labels.tolist()}
@@ -127,9 +144,123 @@ def seeds(tmp_path: Path) -> dict[str, tuple[bytes, object]]:
         finally:
             journal.close()
 
-    made |= mosaics(tmp_path / "mosaics")
     made[".sqlite"] = (tmp_path / "j.sqlite").read_bytes(), read_journal
     return made
+
+
+def tables(tmp_path: Path) -> dict[str, tuple[bytes, object]]:
+    """Texts that people and other programs write: embeddings, texts, class names, boxes."""
+    draw = Image.fromarray(np.zeros((40, 60, 3), np.uint8))
+    (tmp_path / "photos").mkdir()
+    for name in ("a.png", "b.png"):
+        draw.save(tmp_path / "photos" / name)
+    images = read_images(tmp_path / "photos")
+    vectors = "id,label,embedding\n" + "".join(f'{i},x,"[{i}, 0.5]"\n' for i in range(6))
+    columns = "id,e0,e1,e2\n" + "".join(f"{i},1,2.5,-1e3\n" for i in range(6))
+    texts = "id,body,label\n" + "".join(f'{i},"a text, {i}",{"xy"[i % 2]}\n' for i in range(6))
+    csv = "path,x,y,width,height,id,label\na.png,1,2,20,20,7,leek\nb.png,0,0,9.5,9,8,\n"
+    coco = {
+        "images": [{"id": 1, "file_name": "a.png"}, {"id": 2, "file_name": "b.png"}],
+        "categories": [{"id": 1, "name": "leek"}],
+        "annotations": [
+            {"id": 5, "image_id": 1, "bbox": [0, 1, 9, 9.5], "category_id": 1},
+            {"id": 6, "image_id": 2, "bbox": [3, 1, 9, 9], "category_id": 1},
+        ],
+    }
+    detections = [{"conf": 0.9, "bbox": [0.1, 0.2, 0.3, 0.4]}, {"conf": 0.1, "bbox": [0, 0, 1, 1]}]
+    found = [{"file": name, "detections": detections} for name in ("a.png", "b.png")]
+
+    def crop(path: Path) -> None:
+        cropped = crop_images(images, path).images
+        for row in range(len(cropped)):
+            cropped.read(row)
+
+    def read_texts(path: Path) -> None:
+        identify(path, {"text": "body"})
+
+    def read_vectors(path: Path) -> None:
+        read_features(path, labels_needed=False)
+
+    return {
+        ".vectors.csv": (vectors.encode(), read_vectors),
+        ".columns.csv": (columns.encode(), read_vectors),
+        ".texts.csv": (texts.encode(), read_texts),
+        ".names.txt": (b"leek\nplum\nred cabbage\n", read_names),
+        ".boxes.csv": (csv.encode(), crop),
+        ".coco.json": (json.dumps(coco).encode(), crop),
+        ".detections.json": (json.dumps({"images": found}).encode(), crop),
+    }
+
+
+def of_projects(tmp_path: Path) -> dict[str, tuple[bytes, object]]:
+    """What fewlabels itself wrote, and somebody else changed; and videos."""
+    sorted_ = tmp_path / "sorted"
+    begin_moves(sorted_ / "m.jsonl", [Move(tmp_path / "x.jpg", sorted_ / "x.jpg")])
+    names = [f"{i}" for i in range(6)]
+    features = FeatureSet.from_arrays(ROWS, [-1] * 6, [], {}, names)
+    shown, prior = Shown(tmp_path, texts=tuple(names)), NamePrior(("a", "b"), ROWS[:2], 10.0)
+    folder = tmp_path / "p"
+    Project.create(folder, features, title="t", labels={"0": "a"}, shown=shown, prior=prior).close()
+    fit("map", ROWS[:4], ["a", "b", "a", "b"], ROWS[4:]).save(tmp_path / "m.safetensors")
+    write_cells(tmp_path / "cells.json", {"0" * 16: {"accuracy": 80.5, "method": "map"}})
+    write_state(tmp_path / "s.pt", {"recipe": {}, "images": "x", "learner": torch.tensor(ROWS)})
+
+    def read_as(place: Path, read):
+        good = place.read_bytes()
+
+        def read_there(path: Path) -> None:
+            place.write_bytes(path.read_bytes())
+            try:
+                read()
+            finally:
+                place.write_bytes(good)
+
+        return good, read_there
+
+    def load() -> None:
+        with Project.open(folder) as project:
+            project.load()
+            assert project.prior is not None
+
+    made = {
+        ".moves.jsonl": read_as(sorted_ / "m.jsonl", lambda: read_moves(sorted_ / "m.jsonl")),
+        ".decisions.jsonl": ((folder / "decisions.jsonl").read_bytes(), read_copy),
+        ".shown.json": read_as(folder / "shown.json", load),
+        ".classes.json": read_as(folder / "classes.json", load),
+        ".model": ((tmp_path / "m.safetensors").read_bytes(), Fitted.load),
+        ".cells.json": ((tmp_path / "cells.json").read_bytes(), read_cells),
+        ".state": (
+            (tmp_path / "s.pt").read_bytes(),
+            lambda path: read_state(path, recipe={}, fingerprint="x"),
+        ),
+    }
+    if find_spec("av"):
+        made[".mp4"] = video(tmp_path)
+    return made
+
+
+def video(tmp_path: Path) -> tuple[bytes, object]:
+    import av
+
+    (tmp_path / "videos").mkdir()
+    place = tmp_path / "videos" / "v.mp4"
+    with av.open(str(place), "w") as container:
+        stream = container.add_stream("mpeg4", rate=2)
+        stream.width, stream.height, stream.pix_fmt = 16, 16, "yuv420p"
+        for number in range(6):
+            pixels = np.full((16, 16, 3), 40 * number, np.uint8)
+            for packet in stream.encode(av.VideoFrame.from_ndarray(pixels, format="rgb24")):
+                container.mux(packet)
+        for packet in stream.encode():
+            container.mux(packet)
+
+    def read(path: Path) -> None:
+        place.write_bytes(path.read_bytes())
+        frames = read_frames(place.parent, every=1)
+        for row in range(min(len(frames), 3)):
+            frames.read(row)
+
+    return place.read_bytes(), read
 
 
 def mosaics(folder: Path) -> dict[str, tuple[bytes, object]]:
@@ -177,21 +308,32 @@ def read_all(kind, data, read, numbers, folder: Path) -> list[str]:
     return wrong
 
 
+MOSAICS = (".index.json", ".mosaic")
+TABLES = (
+    *(".vectors.csv", ".columns.csv", ".texts.csv", ".names.txt"),
+    *(".boxes.csv", ".coco.json", ".detections.json"),
+)
+OF_PROJECTS = (
+    *(".moves.jsonl", ".decisions.jsonl", ".shown.json", ".classes.json"),
+    *(".model", ".cells.json", ".state", ".mp4"),
+)
 KINDS = [
     *(".safetensors", ".npz", ".npy", ".pt", ".pkl", ".plk", ".parquet"),
-    *(".jpeg", ".png", ".bmp", ".webp", ".gif", ".tiff"),
-    *(".index.json", ".mosaic", ".csv", ".settings.toml", ".recipe.toml", ".sqlite"),
+    *(".jpeg", ".png", ".bmp", ".webp", ".gif", ".tiff", ".avif", ".heif"),
+    *(".csv", ".settings.toml", ".recipe.toml", ".sqlite", *MOSAICS, *TABLES, *OF_PROJECTS),
 ]
+NEEDED = {".parquet": "pyarrow", ".mp4": "av", ".avif": "pillow_heif", ".heif": "pillow_heif"}
+SLOW = (*MOSAICS, ".mp4", ".shown.json", ".classes.json")  # read with other files
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", KINDS)
 def test_mutated_files(drill, tmp_path, kind):
-    made = seeds(tmp_path)
+    made = seeds(tmp_path, kind)
     if kind not in made:
-        pytest.skip("could not import 'pyarrow'")
+        pytest.skip(f"could not import '{NEEDED[kind]}'")
     data, read = made[kind]
-    many = 1000 if kind in (".index.json", ".mosaic") else 12_000  # these are read with 20 files
+    many = 1000 if kind in SLOW else 8_000
     numbers = [number for number, _ in enumerate(drill.tries(f"mutated {kind}", 60, many))]
     report = tmp_path / "report.json"
     (tmp_path / f"good{kind}").write_bytes(data)

@@ -68,8 +68,11 @@ def without_times(value: object) -> object:
     return [without_times(item) for item in value] if isinstance(value, list) else value
 
 
-def rehearse(drill, tools, tmp_path, name, n, arguments, *, made="out"):
-    """Kill, run again, compare with an undisturbed run."""
+def rehearse(drill, tools, tmp_path, name, n, arguments, *, made="out", once=None):
+    """Kill, run again, compare with an undisturbed run.
+
+    Where `once` is there after the kill, the command was done: it refuses to do it twice.
+    """
     start, leftovers, warm_up = tools
     keep = tmp_path / "cache"
 
@@ -93,8 +96,11 @@ def rehearse(drill, tools, tmp_path, name, n, arguments, *, made="out"):
         else:
             where = rng.uniform(0, seconds)
             start(*arguments).kill(where)
-        again = start(*arguments)
-        code = again.wait()
+        again, code = start("--version"), 0
+        assert again.wait() == 0
+        if once is None or not once.exists():
+            again = start(*arguments)
+            code = again.wait()
         found = content(tmp_path / made)
         differ = [key for key in wanted.keys() | found.keys() if wanted.get(key) != found.get(key)]
         left = leftovers(tmp_path)
@@ -121,6 +127,191 @@ def test_kill_export(drill, tools, tmp_path, photos, encoder):
     words += ["--copy-to", tmp_path / "out" / "sorted", "--link-to", tmp_path / "out" / "linked"]
     words += ["--label-studio", tmp_path / "out" / "tasks.json"]
     rehearse(drill, tools, tmp_path, "label with copies", (2, 20), words)
+
+
+def test_kill_export_to_a_format(drill, tools, tmp_path, photos):
+    """The folder is there completely or not at all, and no temporary one stays."""
+    output = tmp_path / "out" / "hf"
+    words = ["export", photos, "--to", "hf", "--output", output]
+    rehearse(drill, tools, tmp_path, "export", (2, 30), words, once=output)
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    """The files below a folder, without journals of moves, whose names hold the time."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and not path.name.startswith("moves-")
+    }
+
+
+def test_kill_move(drill, start, warm_up, tmp_path, photos):
+    """Photographs go back, or all arrive; each is complete at one of the two places."""
+    kept, sorted_ = tmp_path / "kept", tmp_path / "sorted"
+    shutil.copytree(photos, kept)
+    move = ["move", photos, "--output", sorted_]
+    warm_up(move)
+    before, after = tree(kept), tree(sorted_)
+    for number, rng in enumerate(drill.tries("kill -9 of move and undo", 4, 60)):
+        for folder in (photos, sorted_):
+            shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(kept, photos)
+        start(*move, kill_at=rng.randrange(45)).wait()
+        if not list(sorted_.glob("moves-*.jsonl")):  # it was killed before it began
+            start(*move).wait()
+        undo = ["undo", sorted_, *([] if number % 2 else ["--finish"])]
+        said = ""
+        for kill_at in (rng.randrange(45), -1):
+            if list(sorted_.glob("moves-*.jsonl")):  # else all is back already
+                child = start(*undo, kill_at=kill_at)
+                child.wait()
+                said = child.log.read_text()[-300:]
+        found = tree(photos), tree(sorted_) if sorted_.exists() else {}
+        rest = {name: each for name, each in before.items() if "/" not in name}
+        wanted = (before, {}) if number % 2 else (rest, after)
+        drill.judge(found == wanted, f"{number}: {[*map(list, found)]} {said}")
+
+
+def test_kill_merge(drill, start, warm_up, leftovers, tmp_path):
+    """Merging again ends with the same decisions, and the project is whole."""
+    from fewlabels.features import FeatureSet
+    from fewlabels.labeling.check import check_project
+
+    names = [f"{i}.jpg" for i in range(40)]
+    rows = np.random.default_rng(0).gamma(1.0, size=(40, 4)).astype(np.float32)
+    for name, (first, shift) in {"a": (0, 0), "b": (20, 1)}.items():
+        features = FeatureSet.from_arrays(rows, [-1] * 40, [], {}, names)
+        with Project.create(tmp_path / name, features, title=name) as project:
+            for i in range(first, first + 20):
+                label = f"class {(i + shift) % 3}"
+                project.journal.decide({names[i % 40]: label}, origin="person")
+            project.journal.decide({"1.jpg": f"of {name}"}, origin="person")
+    shutil.copytree(tmp_path / "a", tmp_path / "kept")
+    merge = ["merge", tmp_path / "a", tmp_path / "b"]
+
+    def read():
+        with Project.open(tmp_path / "a") as project:
+            journal = project.journal
+            whole = all(each.right for each in check_project(tmp_path / "a"))
+            opinions = journal.opinions
+            labels = {name: each.label for name, each in journal.current.items()}
+            return labels, journal.marks, opinions, whole
+
+    warm_up(merge)
+    wanted = read()
+    assert wanted[3]
+    assert wanted[1] == {"1.jpg": "conflict"}
+    seconds = 0.3
+    for number, rng in enumerate(drill.tries("kill -9 of merge", 3, 60)):
+        shutil.rmtree(tmp_path / "a")
+        shutil.copytree(tmp_path / "kept", tmp_path / "a")
+        if number % 2:
+            start(*merge, kill_at=rng.randrange(12)).wait()
+        else:
+            start(*merge).kill(rng.uniform(0, seconds))
+        again = start(*merge)
+        code = again.wait()
+        found = read()
+        left = leftovers(tmp_path)
+        good = code == 0 and found == wanted and not left
+        drill.judge(good, f"{number}: {code} {left} {again.log.read_text()[-300:]}")
+
+
+def test_kill_while_photographs_are_followed(drill, tmp_path, photos, encoder):
+    """Photographs that were renamed: killed meanwhile, labels and features follow next time."""
+    from fewlabels.features.store import FeatureStore
+    from fewlabels.labeling.check import check_project
+    from fewlabels.labeling.collection import Extraction
+    from fewlabels.labeling.inputs import read_inputs
+
+    how = Extraction(str(encoder), "cpu", None, 0, FeatureStore(tmp_path / "store"))
+    inputs = read_inputs(photos, extraction=how)
+    folder, kept = tmp_path / "p.fewlabels", tmp_path / "kept"
+    inputs.begin_project(folder).close()
+    shutil.copytree(folder, kept)
+    for path in sorted(photos.rglob("*.png")):
+        path.rename(path.with_name(f"new {path.name}"))
+    wanted = {
+        str(Path(name).with_name(f"new {Path(name).name}")): label
+        for name, label in inputs.labels.items()
+    }
+
+    def follow(kill_at):
+        done = 0
+
+        def count(event, values):
+            nonlocal done
+            done += 1
+            if done == kill_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        if kill_at > 0:
+            sys.addaudithook(count)
+        with Project.open(folder, write=True) as project:
+            images = project.list_images()
+            project.follow(images)
+            project.refresh(images, how)
+
+    for rng in drill.tries("kill -9 while photographs are followed", 5, 100):
+        shutil.rmtree(folder)
+        shutil.copytree(kept, folder)
+        pid = os.fork()
+        if pid == 0:
+            try:
+                follow(rng.randrange(1, 260))
+            finally:
+                os._exit(0)
+        os.waitpid(pid, 0)
+        follow(0)
+        with Project.open(folder) as project:
+            labels = {name: each.label for name, each in project.journal.current.items()}
+            rows = project.load()
+        whole = all(each.right for each in check_project(folder))
+        extra = {path.name for path in folder.iterdir()} - {path.name for path in kept.iterdir()}
+        good = labels == wanted and len(rows) == 12 and whole and not extra
+        drill.judge(good, f"{len(labels)}, {len(rows)}, {whole}, {extra}")
+
+
+def rows_of(child) -> dict[str, dict]:
+    """What `watch --json` has printed, by path."""
+    found = {}
+    for line in child.log.read_text().split("\n")[:-1]:
+        if line.startswith("{"):
+            row = json.loads(line)
+            found[row["path"]] = row
+    return found
+
+
+def test_kill_watch(drill, tools, tmp_path, photos, encoder):
+    """It labels everything again after a kill; what it stored meanwhile is right."""
+    start, leftovers, warm_up = tools
+    model = tmp_path / "m.safetensors"
+    warm_up(
+        ["label", photos, "--backbone", encoder, "--model", model, "--output", tmp_path / "l.csv"]
+    )
+    words = ["watch", photos, "--model", model, "--interval", 0.01, "--json"]
+
+    def watch():
+        child = start(*words)
+        while len(rows_of(child)) < 12 and time.monotonic() - child.begun < 120:
+            time.sleep(0.01)
+        os.kill(child.pid, signal.SIGINT)
+        return child, child.wait()
+
+    child, code = watch()
+    wanted = rows_of(child)
+    assert len(wanted) == 12, child.log.read_text()
+    assert code == 130
+    for number, rng in enumerate(drill.tries("kill -9 of watch", 2, 20)):
+        shutil.rmtree(tmp_path / "cache", ignore_errors=True)
+        if number % 2:
+            start(*words, kill_at=rng.randrange(40)).kill(1.5)
+        else:
+            start(*words).kill(rng.uniform(0, 1.5))
+        child, code = watch()
+        left = leftovers(tmp_path)
+        good = rows_of(child) == wanted and code == 130 and not left
+        drill.judge(good, f"{number}: {code} {left} {child.log.read_text()[-300:]}")
 
 
 def test_a_copy_that_ends_in_the_middle_is_made_again(tmp_path, photos, encoder, warm_up):
@@ -287,6 +478,65 @@ def test_kill_serve(drill, start, leftovers, tmp_path, features):
             kept = project.journal.current
         lost = [each for some in told for each in some if kept[names[each[0]]].label != each[1]]
         drill.judge(not lost and not leftovers(tmp_path), f"try {number}: {lost}")
+
+
+def annotate_until_killed(address, token, names, told):
+    """Send annotations as Label Studio does, and write down what the server acknowledged."""
+    headers = {"authorization": f"Bearer {token}"}
+    with httpx.Client(base_url=address, trust_env=False, headers=headers, timeout=60) as client:
+        for number in range(30):
+            name, label = names[number % len(names)], f"class {number}"
+            event = {
+                "action": "ANNOTATION_CREATED",
+                "task": {"data": {"image": f"/data/local-files/?d={name}"}},
+                "annotation": {"result": [{"value": {"choices": [label]}}]},
+            }
+            try:
+                answer = client.post("/webhook", json=event)
+            except httpx.HTTPError:
+                return
+            if answer.status_code == 201 and answer.json() == {"learned": 1}:
+                told.append((name, label))
+
+
+def test_kill_api(drill, start, leftovers, tmp_path, photos, encoder):
+    """The same for the REST interface: annotations of Label Studio that were acknowledged."""
+    folder = tmp_path / "photos.fewlabels"
+    names = sorted(path.relative_to(photos).as_posix() for path in photos.rglob("*.png"))
+    import fewlabels.labeling.rest  # noqa: F401 - so that the children need not
+
+    for number, rng in enumerate(drill.tries("kill -9 of serve --api, three clients", 1, 15)):
+        words = ["serve", photos, "--api", "--backbone", encoder, "--port", 0]
+        child = start(*words)
+        while "Ctrl-C stops" not in child.log.read_text():
+            assert "Error" not in child.log.read_text(), child.log.read_text()
+            time.sleep(0.02)
+        lines = child.log.read_text().split("\n")
+        place = next(i for i, line in enumerate(lines) if line.startswith("http"))
+        told = [[] for _ in range(3)]
+        clients = [
+            threading.Thread(
+                target=annotate_until_killed,
+                args=(lines[place], lines[place + 1], names[4 * i : 4 * i + 4], told[i]),
+            )
+            for i in range(3)
+        ]
+        for each in clients:
+            each.start()
+        while sum(map(len, told)) < rng.randrange(1, 60) and any(c.is_alive() for c in clients):
+            time.sleep(0.01)
+        child.kill(0)
+        for each in clients:
+            each.join()
+        with Project.open(folder, write=True) as project:
+            kept = {name: project.journal.history(name) for name in names}
+        lost = [
+            (name, label)
+            for some in told
+            for name, label in some
+            if label not in [entry["label"] for entry in kept[name]]
+        ]
+        drill.judge(any(told) and not lost and not leftovers(tmp_path), f"try {number}: {lost}")
 
 
 def test_two_processes_do_not_write_one_output(tmp_path, start):

@@ -28,10 +28,12 @@ from hypothesis.errors import Unsatisfiable
 
 from fewlabels.features import FeatureSet
 from fewlabels.labeling import connections
+from fewlabels.labeling.collection import Extraction
 from fewlabels.labeling.connections import PromptProtocol
 from fewlabels.labeling.project import Project
+from fewlabels.labeling.rest import Backend, make_api
 from fewlabels.labeling.server import bind, make_app
-from fewlabels.labeling.session import Session
+from fewlabels.labeling.session import Session, open_session
 
 TOKEN = "token"
 N = 60
@@ -57,7 +59,32 @@ def app_and_port(session):
 
 @pytest.fixture
 def address(app_and_port):
-    app, listener, port = app_and_port
+    with serving(*app_and_port) as where:
+        yield where
+
+
+@pytest.fixture
+def pictures(tmp_path, photos, encoder):
+    """A session of photographs, for the REST mode."""
+    made = open_session(
+        tmp_path / "q", photos=photos, extraction=Extraction(str(encoder), "cpu", None, 0)
+    )
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def rest(pictures):
+    """The application of the REST mode, and where it answers."""
+    listener = bind(0)
+    port = listener.getsockname()[1]
+    app = make_api(Backend(session=pictures), token=TOKEN)
+    with serving(app, listener, port) as where:
+        yield app, where
+
+
+@contextmanager
+def serving(app, listener, port):
     config = uvicorn.Config(app, http=PromptProtocol, log_level="critical", lifespan="off")
     server = uvicorn.Server(config)
     listener.listen(1024)
@@ -80,6 +107,7 @@ def make_client(address: str):
         yield client
 
 
+REST_HEADERS = {"authorization": f"Bearer {TOKEN}"}
 TEXTS = [
     *(
         "",
@@ -160,23 +188,181 @@ def test_hostile_requests(drill, session, app_and_port, tmp_path):
     assert session.state.given["0.jpg"].label == "a"
 
 
+REST_FIELDS = [
+    *("tasks", "annotations", "task", "annotation", "data", "image", "result", "value", "choices"),
+    *("completed_by", "email", "id", "action", "label_config", "features", "abstain", "project"),
+]
+REST_TEXTS = [
+    *TEXTS,
+    *("ANNOTATION_CREATED", "apple/apple-0.png", "http://[x", "a/" * 4000, "file:///etc/passwd"),
+    *("<View><Choices name='a' toName='b'><Choice value='leek'/></Choices></View>", "<" * 3000),
+    "<a>" * 5000,
+]
+
+
+def rest_value(rng: random.Random, depth: int = 0) -> object:
+    """As `value`, in the words of Label Studio; mostly of the shape that it sends."""
+    kind = rng.randrange(6 if depth < 5 else 3)
+    if kind < 3:
+        return rng.choice((rng.choice(NUMBERS), rng.choice(REST_TEXTS), rng.choice(REST_TEXTS)))
+    if kind == 3:
+        return [rest_value(rng, depth + 1) for _ in range(rng.randrange(4))]
+    if kind == 4:
+        return [{"data": rest_value(rng, depth + 1), "annotations": rest_value(rng, depth + 1)}]
+    names = rng.sample(REST_FIELDS, rng.randrange(1, 5))
+    return {name: rest_value(rng, depth + 1) for name in names}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_hostile_requests_to_the_rest_mode(drill, rest, pictures, tmp_path):
+    """No server error, and nothing beside the project is touched."""
+    from starlette.testclient import TestClient
+
+    app, _ = rest
+    paths = [
+        (verb.upper(), path) for path, verbs in app.openapi()["paths"].items() for verb in verbs
+    ]
+    assert len(paths) >= 9
+    before = sorted(path for path in tmp_path.rglob("*") if "cache" not in path.parts)
+    with TestClient(app, headers=REST_HEADERS, raise_server_exceptions=False) as client:
+        for rng in drill.tries("hostile requests to the REST mode", 300, 10_000):
+            method, path = rng.choice(paths)
+            if rng.random() < 0.2:
+                path += f"?abstain={rng.choice(('nan', '-1', '1e999', '', 'x', '0.5'))}"
+            body = rng.randbytes(rng.randrange(60))
+            if rng.random() < 0.9:
+                names = rng.sample(REST_FIELDS, rng.randrange(1, 6))
+                content = {name: rest_value(rng) for name in names}
+                if rng.random() < 0.3:
+                    content["action"] = "ANNOTATION_CREATED"
+                body = json.dumps(content).encode()
+            answer = client.request(method, path, content=None if method == "GET" else body)
+            said = f"{method} {path} {body[:300]!r}: {answer.status_code}"
+            drill.judge(answer.status_code < 500, said)
+    assert sorted(path for path in tmp_path.rglob("*") if "cache" not in path.parts) == before
+    pictures.decide([0], "a")
+    assert pictures.state.given[pictures.collection.names[0]].label == "a"
+
+
+@pytest.mark.skipif(not find_spec("schemathesis"), reason="could not import 'schemathesis'")
+@pytest.mark.filterwarnings("ignore")
+def test_requests_by_the_description_of_the_rest_mode(drill, rest):
+    app, address = rest
+    own = {"headers": REST_HEADERS}
+    ask_by_description(drill, app.openapi(), address, own, "REST mode by schemathesis", least=9)
+
+
+def test_eight_people_annotate_at_once(drill, rest, pictures):
+    """Every acknowledged annotation is in the journal."""
+    names = pictures.collection.names
+    for number, rng in enumerate(drill.tries("eight people annotating, REST mode", 1, 20)):
+        told: list[list[tuple[str, str]]] = [[] for _ in range(8)]
+
+        def annotate(person, seed, number=number, told=told):
+            own = random.Random(seed)
+            how = {"base_url": rest[1], "trust_env": False, "headers": REST_HEADERS}
+            with httpx.Client(**how, timeout=120) as client:
+                for turn in range(6):
+                    name, label = own.choice(names), f"{number}-{person}-{turn}"
+                    event = {
+                        "action": "ANNOTATION_CREATED",
+                        "task": {"data": {"image": f"/data/local-files/?d=photos/{quote(name)}"}},
+                        "annotation": {
+                            "result": [{"value": {"choices": [label]}}],
+                            "completed_by": person,
+                        },
+                    }
+                    answer = client.post("/webhook", json=event)
+                    if answer.status_code == 201 and answer.json()["learned"]:
+                        told[person].append((name, label))
+
+        people = [threading.Thread(target=annotate, args=(i, rng.random())) for i in range(8)]
+        for each in people:
+            each.start()
+        for each in people:
+            each.join()
+        journal = pictures.project.journal
+        good = all(len(some) == 6 for some in told)
+        for person, some in enumerate(told):
+            for name, label in some:
+                kept = [each for each in journal.history(name) if each["label"] == label]
+                good &= [each["person"] for each in kept] == [f"Label Studio {person}"]
+        drill.judge(good, str(told)[:300])
+
+
+def test_a_thousand_connections_to_the_rest_mode(drill, rest):
+    connections.raise_limit()
+    port = int(rest[1].rpartition(":")[2])
+    ask = f"GET /versions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {TOKEN}\r\n\r\n"
+    drill_connections(drill, port, ask, "1,000 connections at once, REST mode")
+
+
+def test_slow_clients_do_not_lock_others_out_of_the_rest_mode(drill, rest, monkeypatch):
+    port = int(rest[1].rpartition(":")[2])
+    monkeypatch.setattr(connections, "MOST_FILES", 400)
+    limit = connections.most_waiting()
+    for _ in drill.tries("500 slow clients, REST mode", 1, 10):
+        slow = [socket.create_connection(("127.0.0.1", port), timeout=60) for _ in range(500)]
+        for each in slow:
+            each.sendall(b"POST /v1/labels/image HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n")
+        how = {"trust_env": False, "headers": REST_HEADERS, "timeout": 120}
+        good = httpx.get(f"{rest[1]}/versions", **how).status_code == 200
+        good &= len(PromptProtocol.waiting) <= limit
+        for each in slow:
+            each.close()
+        drill.judge(good, f"{len(PromptProtocol.waiting)} wait")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_downloads_on_a_full_disk(session, app_and_port):
+    """Refused in words; then there is room again, and nothing is left in the project."""
+    from starlette.testclient import TestClient
+
+    app, listener, port = app_and_port
+    listener.close()
+    headers = {"host": f"127.0.0.1:{port}", "cookie": f"fewlabels-{port}={TOKEN}"}
+    before = {path.name for path in session.project.folder.iterdir()}
+    with TestClient(app, headers=headers, raise_server_exceptions=False) as client:
+        session.decide([9], "a")
+        while not session.state.settled:
+            time.sleep(0.01)
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))  # as on a full disk
+        try:
+            answers = [client.get(f"/export/{name}") for name in ("csv", "report", "model")]
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        for answer in answers:
+            assert answer.status_code == 422
+            assert "cannot be written" in answer.json()["error"]
+        assert client.get("/export/csv").status_code == 200
+    assert {path.name for path in session.project.folder.iterdir()} == before
+
+
 @pytest.mark.skipif(not find_spec("schemathesis"), reason="could not import 'schemathesis'")
 @pytest.mark.filterwarnings("ignore")
 def test_requests_by_the_description_of_the_api(drill, session, address):
     """schemathesis: valid and invalid requests for every operation, with all that JSON can hold."""
+    port = int(address.rpartition(":")[2])
+    described = make_app(session, token=TOKEN, port=port).openapi()
+    own = {"headers": {"x-fewlabels-token": TOKEN}, "cookies": {f"fewlabels-{port}": TOKEN}}
+    ask_by_description(drill, described, address, own, "requests by schemathesis", least=12)
+    session.decide([0], "a")
+    assert session.state.given["0.jpg"].label == "a"
+
+
+def ask_by_description(drill, described, address, own, name, *, least) -> None:
+    """Send valid and invalid requests for every operation of an OpenAPI description."""
     import requests
     import schemathesis
 
-    port = int(address.rpartition(":")[2])
-    described = make_app(session, token=TOKEN, port=port).openapi()
-    n = sum(1 for _ in drill.tries("requests by schemathesis", 5, 100))  # of each kind
-    own = {"headers": {"x-fewlabels-token": TOKEN}, "cookies": {f"fewlabels-{port}": TOKEN}}
+    n = sum(1 for _ in drill.tries(name, 5, 100))  # of each kind
     kinds = [
         (operation.ok(), mode)
         for operation in schemathesis.openapi.from_dict(described).get_all_operations()
         for mode in schemathesis.GenerationMode
     ]
-    assert len(kinds) >= 24
+    assert len(kinds) >= 2 * least
     how = settings(
         max_examples=n,
         deadline=None,
@@ -196,8 +382,6 @@ def test_requests_by_the_description_of_the_api(drill, session, address):
         for operation, mode in kinds:
             with suppress(Unsatisfiable):  # an operation without arguments has no invalid request
                 how(given(case=operation.as_strategy(generation_mode=mode))(ask))()
-    session.decide([0], "a")
-    assert session.state.given["0.jpg"].label == "a"
 
 
 def test_nan_and_half_surrogates_are_refused_in_words(address):
@@ -249,7 +433,11 @@ def test_a_thousand_connections(drill, address):
     connections.raise_limit()
     port = int(address.rpartition(":")[2])
     ask = f"GET / HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\ncookie: fewlabels-{port}={TOKEN}\r\n\r\n"
-    for _ in drill.tries("1,000 connections at once", 1, 10):
+    drill_connections(drill, port, ask, "1,000 connections at once")
+
+
+def drill_connections(drill, port: int, ask: str, name: str) -> None:
+    for _ in drill.tries(name, 1, 10):
         where = ("127.0.0.1", port)
         opened = [socket.create_connection(where, timeout=120) for _ in range(1000)]
         for each in opened:

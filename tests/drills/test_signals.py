@@ -22,7 +22,7 @@ import fewlabels
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no such signals")
 MOST_SECONDS = 5.0
 MANY = os.environ.get("FEWLABELS_DRILLS") == "many"
-WORDS = ("fewlabels:", "Interrupted:", "Stopped;", "Aborted")
+WORDS = ("fewlabels:", "Interrupted:", "Stopped", "Aborted")
 
 
 def begin(arguments, environment):
@@ -99,6 +99,18 @@ def test_signals_while_kernels_compile(drill, features, tmp_path):
     cold = {"PYTHONPATH": str(package.parent), "XDG_CACHE_HOME": str(tmp_path / "nothing")}
     name = "signals while kernels compile"
     rehearse(drill, name, (1, 4), words, cold, longest=20.0 if MANY else 5.0)
+
+
+def test_signals_to_watch_and_the_api(drill, tmp_path, photos, encoder, warm_up):
+    """The commands that run until they are stopped."""
+    model = tmp_path / "m.safetensors"
+    output = tmp_path / "l.csv"
+    warm_up(["label", photos, "--backbone", encoder, "--model", model, "--output", output])
+    watch = ["watch", photos, "--model", model, "--interval", 0.1]
+    name = "signals to watch and serve --api"
+    rehearse(drill, name, (1, 8), watch, {}, ready="path", longest=1.0)
+    api = ["serve", model, "--api", "--port", 0]
+    rehearse(drill, name, (1, 8), api, {}, ready="http", longest=0.5)
 
 
 def test_signals_to_a_server(drill, features, leftovers, tmp_path):

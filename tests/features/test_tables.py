@@ -96,3 +96,11 @@ def test_columns_of_a_wide_table_are_all_named(tmp_path):
     frame.to_csv(tmp_path / "x.csv", index=False)
     with pytest.raises(InputError, match="no column 'label', but photo, e0 to e299, species"):
         label_folder(tmp_path / "x.csv")
+
+
+def test_a_long_name_of_a_column_is_read_at_once(tmp_path):
+    """Zeros before a letter took time with the third power of their number: hours for these."""
+    path = tmp_path / "t.csv"
+    path.write_text(f"{'0' * 20_000}x,e01,e2,e10\n1,2,3,4\n5,6,7,8\n")
+    found = read_features(path, labels_needed=False)
+    np.testing.assert_array_equal(found.features, [[2, 3, 4], [6, 7, 8]])

@@ -176,3 +176,43 @@ def test_other_files_are_refused(tmp_path, content):
     (tmp_path / "j.jsonl").write_text(content)
     with pytest.raises(FileFormatError, match=r"j\.jsonl"):
         undo_moves(tmp_path / "j.jsonl")
+
+
+@pytest.mark.parametrize("place", [3, 60, -20])
+def test_a_damaged_journal_moves_nothing(tmp_path, journal, place):
+    """One changed bit in a path, and undoing would move a photograph to another name."""
+    finish_moves(journal)
+    before = tree(tmp_path)
+    data = bytearray(journal.read_bytes())
+    data[place] ^= 1
+    journal.write_bytes(data)
+    before["sorted/moves-1.jsonl"] = bytes(data)
+    with pytest.raises(FileFormatError):
+        undo_moves(journal)
+    assert tree(tmp_path) == before
+
+
+def test_a_journal_moves_only_images_of_its_own_folder(tmp_path, moves):
+    """One that somebody else wrote must not move files anywhere."""
+    journal = tmp_path / "sorted" / "moves-1.jsonl"
+    for target in (tmp_path / "x.jpg", tmp_path / "sorted" / ".." / "x.jpg"):
+        begin_moves(journal, [Move(moves[0].source, target)])
+        with pytest.raises(FileFormatError, match="files in its own folder"):
+            finish_moves(journal)
+    (tmp_path / "photos" / "keys").write_bytes(b"secret")
+    begin_moves(journal, [Move(tmp_path / "photos" / "keys", tmp_path / "sorted" / "keys")])
+    with pytest.raises(FileFormatError, match="must be of images"):
+        finish_moves(journal, suffixes=(".jpg",))
+    assert (tmp_path / "photos" / "keys").exists()
+
+
+def test_a_journal_of_the_former_version_is_read(tmp_path, journal, moves):
+    """It has no digest."""
+    first, *lines = journal.read_text().splitlines()
+    about = {**json.loads(first), "version": 1}
+    del about["digest"]
+    journal.write_text("\n".join([json.dumps(about), *lines]) + "\n")
+    before = tree(tmp_path / "photos")
+    assert finish_moves(journal) == N
+    assert undo_moves(journal) == N
+    assert tree(tmp_path / "photos") == before

@@ -216,3 +216,31 @@ def test_crops_are_a_project_too(scenes, tmp_path, encoder, monkeypatch):
         assert np.asarray(image).mean(axis=(0, 1)).argmax() == 0
     with pytest.raises(FewLabelsError, match="boxes must be left out"):
         open_session(tmp_path / "p", boxes=tmp_path / "labels.csv", extraction=how)
+
+
+def coco(**image) -> str:
+    annotation = {"id": 1, "image_id": 1, "bbox": [0, 0, 9, 9]}
+    annotation |= {key: image.pop(key) for key in ("id", "bbox") if key in image}
+    return json.dumps({"images": [{"id": 1, **image}], "annotations": [annotation]})
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("a.csv", "path,x,y,width,height,id\na/1.png,0,0,9,9,/../../x.png\n", "id of a box must"),
+        ("a.csv", "path,x,y,width,height,id\na/1.png,0,0,9,9,..\\x\n", "id of a box must"),
+        ("a.json", coco(file_name="a/1.png", id="../../../x"), "id of a box must"),
+        ("a.json", coco(file_name=5), "path of an image must be text"),
+        ("a.csv", "path,x,y,width,height\na/1.png,1e308,0,1e308,9\n", "boxes inside images"),
+        (
+            "a.json",
+            json.dumps({"images": [{"file": ["x"], "detections": [{"bbox": [0, 0, 1, 1]}]}]}),
+            "path of an image must be text",
+        ),
+    ],
+)
+def test_hostile_boxes_are_refused(scenes, tmp_path, name, text, words):
+    """An id with slashes would be written outside the output of an export."""
+    (tmp_path / name).write_text(text)
+    with pytest.raises(FewLabelsError, match=words):
+        crop_images(read_images(scenes), tmp_path / name)

@@ -3,6 +3,7 @@
 import csv
 import json
 import resource
+import shutil
 import signal
 from collections import Counter
 from pathlib import Path
@@ -17,11 +18,13 @@ from pyarrow import parquet
 from fewlabels import export_labels
 from fewlabels.errors import FileFormatError, InputError
 from fewlabels.features import FeatureSet
+from fewlabels.io.locks import locked_folder
 from fewlabels.labeling.exports import find_format, format_names
 from fewlabels.labeling.exports.base import Format, register
 from fewlabels.labeling.exports.cvat import shorten_names
 from fewlabels.labeling.exports.splits import check_fractions, find_groups, split_groups
 from fewlabels.labeling.journal import ModelLabel
+from fewlabels.labeling.labels_file import read_labels
 from fewlabels.labeling.project import Project
 
 CLASSES = {"leek": 6, "a/b: größe": 5, "con": 4}
@@ -435,3 +438,25 @@ def test_small_classes_fill_every_split_and_begin_in_train():
     assert in_train == set(labels)
     single = split_groups(names, names, np.arange(60), check_fractions((0.5, 0.5)))
     assert set(single) == {"train"}
+
+
+def test_a_folder_that_a_killed_export_left_is_removed(project, tmp_path):
+    left = tmp_path / ".out.0123abcd.fewlabels"
+    (left / "train").mkdir(parents=True)
+    with locked_folder(left):  # of a living process: it stays
+        export_labels(project, to="csv", output=tmp_path / "out")
+        assert left.exists()
+    shutil.rmtree(tmp_path / "out")
+    export_labels(project, to="csv", output=tmp_path / "out")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "p", "photos"]
+
+
+def test_formulas_in_an_exported_table_are_neutralized(tmp_path):
+    names = ["=1+1.jpg", "plain.jpg"]
+    FeatureSet.from_arrays([[9, 1], [1, 9]], ["@x", "y"], None, {}, names).save(
+        tmp_path / "f.safetensors"
+    )
+    export_labels(tmp_path / "f.safetensors", to="csv", output=tmp_path / "out")
+    path = tmp_path / "out" / "labels.csv"
+    assert "\n'=1+1.jpg,'@x," in path.read_text()
+    assert read_labels(path, names).labels == {"=1+1.jpg": "@x", "plain.jpg": "y"}

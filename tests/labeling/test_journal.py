@@ -5,6 +5,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -270,3 +271,20 @@ def test_a_project_of_the_first_version_is_carried_over(tmp_path):
     journal.decide({"a": "leek"}, origin="confirmed")
     assert journal.undo() == ["a"]
     journal.close()
+
+
+OPEN_FILES = Path("/proc/self/fd")
+
+
+@pytest.mark.skipif(not OPEN_FILES.is_dir(), reason="needs /proc")
+@pytest.mark.parametrize("write", [False, True])
+def test_a_refused_database_is_closed(tmp_path, write):
+    """Python 3.13 warns of connections that are left open; other versions only keep the file."""
+    path = tmp_path / "project.sqlite"
+    path.write_bytes(b"SQLite format 3\0" + bytes(4000))
+    before, errors = len(list(OPEN_FILES.iterdir())), []
+    for _ in range(5):
+        with pytest.raises(FileFormatError) as caught:
+            Journal(path, write=write)
+        errors.append(caught.value)  # holds what its traceback holds
+    assert len(list(OPEN_FILES.iterdir())) == before

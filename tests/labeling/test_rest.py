@@ -264,3 +264,40 @@ def test_the_command_serves_a_model_and_a_project(model, photos, few, tmp_path, 
         finally:
             server.kill()
         assert "Authorization: Bearer chosen" in said
+
+
+@pytest.mark.parametrize(
+    "shape",
+    ["x", 5, {"a": 1}, ["x"], [5], [{"result": 5}], [{"result": {"value": 1}}], [{"result": "x"}]],
+)
+def test_annotations_of_any_shape_are_no_server_error(client, shape):
+    """A number or a text in the place of a list was answered by 500."""
+    tasks = [{"data": {"image": "leek-5.png"}, "annotations": shape}]
+    assert client.post("/train", json={"annotations": tasks}).json() == {"learned": 0}
+    for each in shape if isinstance(shape, list) else [shape]:
+        event = {"action": "ANNOTATION_CREATED", "task": tasks[0], "annotation": each}
+        assert client.post("/webhook", json=event).json() == {"learned": 0}
+
+
+def test_long_addresses_are_no_pictures_and_cost_nothing(client):
+    """All ends of a path with 100,000 folders would take 10 GB."""
+    tasks = [{"data": {"image": "a/" * 100_000 + "leek-5.png"}}, task("leek-5.png")]
+    found = client.post("/predict", json={"tasks": tasks}).json()["results"]
+    assert [len(each["result"]) for each in found] == [0, 1]
+
+
+def test_unknown_tasks_list_the_folder_once(model, photos):
+    """It was listed again for each of them: hours, for a folder of many photographs."""
+    backend = Backend(Predictor.load(model, device="cpu"), photos=photos)
+    listed = 0
+
+    def count(event, values):
+        nonlocal listed
+        listed += event == "os.scandir" and str(values[0]) == str(photos)
+
+    sys.addaudithook(count)
+    backend.label_tasks([{}])
+    once, listed = listed, 0
+    assert once
+    assert backend.label_tasks([task(f"no-{i}.png")["data"] for i in range(20)]) == [None] * 20
+    assert listed == once

@@ -1,12 +1,15 @@
 """A folder of videos is labelled frame by frame, also as a project."""
 
+import struct
+
 import numpy as np
 import pytest
 
-from fewlabels import export_labels
+from fewlabels.data.video import read_frames
 from fewlabels.errors import InputError
 from fewlabels.features.store import FeatureStore
 from fewlabels.labeling.collection import Extraction
+from fewlabels.labeling.exports import export_labels
 from fewlabels.labeling.label import label_folder
 from fewlabels.labeling.session import open_session
 from fewlabels.labeling.thumbnails import Thumbnails
@@ -68,3 +71,36 @@ def test_frames_are_labelled_and_kept_in_a_project(videos, tmp_path, encoder):
     )
     assert done.counts == {"": 12}
     assert len(list((tmp_path / "o" / "apple").glob("*.jpg"))) == 6
+
+
+def test_frames_between_seconds_are_exported(videos, tmp_path, encoder):
+    """The name clip.mp4#0.5 seems to end in the suffix .5, which no program writes."""
+    how = Extraction(backbone=encoder, device="cpu", n_workers=0, store=FeatureStore())
+    labels = tmp_path / "few.csv"
+    labels.write_text(labels.read_text() + "apple.mp4#0.5,apple\n")
+    session = open_session(tmp_path / "p", photos=videos, labels=labels, every=0.5, extraction=how)
+    session.keep_answer()
+    session.close()
+    for name in ("imagefolder", "coco", "fiftyone"):
+        export_labels(tmp_path / "p", to=name, output=tmp_path / name)
+        (found,) = (tmp_path / name).rglob("apple.mp4-0.5.jpg")
+        assert found.read_bytes().startswith(b"\xff\xd8")
+
+
+def test_a_video_of_endless_length_is_left_out_with_words(videos):
+    """The length is a number in the file; a frame was listed for every second of it."""
+    path = videos / "long.mkv"
+    with av.open(str(videos / "leek.mp4")) as source, av.open(str(path), "w") as target:
+        stream = target.add_stream_from_template(source.streams.video[0])
+        for packet in source.demux(video=0):
+            if packet.dts is not None:
+                packet.stream = stream
+                target.mux(packet)
+    data = bytearray(path.read_bytes())
+    place = data.index(b"\x44\x89\x88") + 3  # Matroska's Duration, a number of 8 bytes
+    data[place : place + 8] = struct.pack(">d", 1e12)
+    path.write_bytes(data)
+    found = read_frames(videos, every=0.5)
+    assert {name.partition("#")[0] for name in found.names} == {"apple.mp4", "leek.mp4"}
+    (problem,) = found.problems
+    assert "would give more than 100,000 frames" in problem.reason

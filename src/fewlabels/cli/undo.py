@@ -99,7 +99,7 @@ def undo_command(
     from fewlabels.errors import InputError
     from fewlabels.io.moves import finish_moves, undo_moves
     from fewlabels.io.words import count
-    from fewlabels.labeling.sorting import JOURNALS
+    from fewlabels.labeling.sorting import JOURNALS, MOVED
 
     if journal.is_dir():
         found = sorted(journal.glob(JOURNALS))  # the names begin with the time
@@ -109,7 +109,8 @@ def undo_command(
                 "was moved back already."
             )
         journal = found[-1]
-    n, place = (finish_moves(journal), "new") if finish else (undo_moves(journal), "old")
+    do, place = (finish_moves, "new") if finish else (undo_moves, "old")
+    n = do(journal, suffixes=MOVED)
     if as_json:
         typer.echo(json.dumps({"files": n, "place": place}, indent=2))
     else:

@@ -26,6 +26,7 @@ from fewlabels.io.words import first_line
 READERS = {".mp4": "mp4", ".m4v": "mp4", ".mov": "mov", ".mkv": "matroska", ".webm": "matroska"}
 READERS |= {".avi": "avi"}
 CHUNK = 1 << 20  # bytes read at a time
+MOST_FRAMES = 100_000  # of one video: a length that is written in a file may be any number
 SLACK = 1e-3  # seconds: times of frames are rounded
 
 
@@ -175,6 +176,12 @@ def _times(path: Path, every: float) -> Iterator[float]:
         raise
     except Exception as error:  # damaged bytes raise errors of any class
         raise UnreadableImageError(str(path), _reason(error)) from error
+    if length > MOST_FRAMES * every:
+        raise UnreadableImageError(
+            str(path),
+            f"{length:.3g} seconds would give more than {MOST_FRAMES:,} frames, one every "
+            f"{every:g} seconds; choose a longer time, or divide it",
+        )
     n = 0
     while n == 0 or n * every < length - SLACK:
         yield round(n * every, 3)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fewlabels.errors import FewLabelsError
 from fewlabels.features.parallel import cut, map_in_order
-from fewlabels.io.stamps import Stamp
+from fewlabels.io.stamps import Stamp, short_hash
 
 if TYPE_CHECKING:
     from fewlabels.data.image_set import ImageSet
@@ -62,7 +62,7 @@ class FileDigests:
         found = {
             i: Identity(entry[0], stamps[i])
             for i, key in keys.items()
-            if (entry := entered.get(key)) and entry[1] == str(stamps[i])
+            if (entry := entered.get(key)) and entry[1] == _signature(key, entry[0], stamps[i])
         }
         unknown = [i for i in range(len(images)) if i not in found]
 
@@ -112,7 +112,10 @@ class FileDigests:
                 table.execute(TABLE)
                 table.executemany(
                     "INSERT OR REPLACE INTO files (path, digest, signature) VALUES (?, ?, ?)",
-                    [(key, entry.digest, str(entry.stamp)) for key, entry in entries.items()],
+                    [
+                        (key, entry.digest, _signature(key, entry.digest or "", entry.stamp))
+                        for key, entry in entries.items()
+                    ],
                 )
         except OSError:  # the store warns about this when it writes rows
             pass
@@ -131,6 +134,11 @@ class FileDigests:
         for left in (self.path, self.path.with_name(f"{self.path.name}-journal")):
             with suppress(OSError):
                 left.unlink(missing_ok=True)
+
+
+def _signature(key: bytes, digest: str, stamp: Stamp | None) -> str:
+    """The stamp, and a hash of the whole entry: one whose bits changed is not used."""
+    return f"{stamp} {short_hash(key, f'{digest} {stamp}'.encode())}"
 
 
 def take_stamp(path: Path) -> Stamp | None:

@@ -15,7 +15,6 @@ audio       paths of sound files, likewise
 import csv
 import io
 import json
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -38,7 +37,7 @@ ROLES = {  # of columns, and the names that they usually have
     "image": (),
     "audio": (),
 }
-NUMBERED = re.compile(r"(.*?)0*(\d+)")
+DIGITS = "0123456789"
 ROWS_AT_ONCE = 1024  # of a parquet file, whose size in memory is known only when they are read
 MOST_SHOWN = 12  # columns that a message names
 LONGEST_CELL = 1 << 28  # characters of a cell of a CSV file
@@ -193,8 +192,9 @@ def _numbered(columns: Iterable[str]) -> dict[str, list[str]]:
     """
     groups: dict[str, list[tuple[int, str]]] = {}
     for each in columns:
-        if parts := NUMBERED.fullmatch(each):
-            groups.setdefault(parts[1], []).append((int(parts[2]), each))
+        start = each.rstrip(DIGITS)
+        if number := each[len(start) :]:
+            groups.setdefault(start, []).append((int(number), each))
     return {
         start: [each for _, each in sorted(group)]
         for start, group in groups.items()

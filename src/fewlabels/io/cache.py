@@ -1,13 +1,12 @@
 """The user's folder for what can be made again, and what fewlabels remembers there about links."""
 
-import json
 import os
 import sys
 from contextlib import suppress
 from pathlib import Path
 
 from fewlabels.errors import FewLabelsError
-from fewlabels.io.files import write_file
+from fewlabels.io.files import read_json, write_json
 
 # The second is the name of the package before it became fewlabels.
 CACHE_VARIABLES = ("FEWLABELS_CACHE", "PTMAP_CACHE")
@@ -40,7 +39,7 @@ def remember_links(folder: Path, root: Path) -> None:
     known, key = _known_links(), str(folder.resolve())
     known[key] = sorted({*known.get(key, []), *map(str, linked_roots(root))})
     with suppress(FewLabelsError):  # then they are not followed, as any other links
-        write_file(cache_folder() / LINKS, json.dumps(known).encode(), durable=False)
+        write_json(cache_folder() / LINKS, known)
 
 
 def linked_roots(folder: Path) -> tuple[Path, ...]:
@@ -54,7 +53,7 @@ def linked_roots(folder: Path) -> tuple[Path, ...]:
 
 
 def _known_links() -> dict[str, list[str]]:
-    with suppress(OSError, ValueError):
-        found = json.loads((cache_folder() / LINKS).read_bytes())
-        return found if isinstance(found, dict) else {}
+    with suppress(FewLabelsError):  # it is not there yet, or damaged
+        found: dict[str, list[str]] = read_json(cache_folder() / LINKS, holds="links", way_out="")
+        return found
     return {}

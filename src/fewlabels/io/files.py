@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from fewlabels.errors import FewLabelsError, FileFormatError, InputError
-from fewlabels.io.locks import lock, try_lock
+from fewlabels.io.locks import lock, locked_folder, try_lock
 from fewlabels.io.words import first_line
 
 NAME_CHARACTERS = 32  # of the file's name kept in the temporary one, so that it never gets too long
@@ -164,6 +164,35 @@ def make_folder(path: Path) -> Path:
     except OSError as error:
         raise unwritable(path, error) from error
     return path
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """A new folder beside `path`, to be renamed to it; removed at the end if it is still there.
+
+    So are those that killed processes left: a folder that a living process fills is locked.
+    """
+    kept = path.name[:NAME_CHARACTERS]
+    pattern = re.compile(rf"\.{re.escape(kept)}\.[0-9a-f]{{8}}{re.escape(TEMPORARY)}", re.DOTALL)
+    try:
+        for other in sorted(make_folder(path.parent).iterdir()):
+            if pattern.fullmatch(other.name) and other.is_dir():
+                with locked_folder(other) as is_ours:
+                    if is_ours:
+                        shutil.rmtree(other, ignore_errors=True)
+        while True:
+            made = path.with_name(f".{kept}.{secrets.token_hex(4)}{TEMPORARY}")
+            made.mkdir()
+            with locked_folder(made):
+                if not made.exists():  # another process removed it before it was locked
+                    continue
+                try:
+                    yield made
+                finally:
+                    shutil.rmtree(made, ignore_errors=True)
+                return
+    except OSError as error:
+        raise unwritable(path, error) from error
 
 
 @contextmanager

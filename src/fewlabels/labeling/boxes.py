@@ -10,6 +10,7 @@ Pixels and fractions are those of the upright image, from its upper left corner.
 import csv
 import io
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import isfinite
@@ -35,6 +36,8 @@ CORNERS = {  # columns of a CSV file: whether the last two are a size
     ("x1", "y1", "x2", "y2"): False,
     ("xmin", "ymin", "xmax", "ymax"): False,
 }
+KEY = re.compile(r"[^/\\#\x00-\x1f]{1,100}")  # of a box: it becomes a part of file names
+FARTHEST = 1e9  # pixels: what lies beyond is cut there, before numbers become whole
 LEAST_CONFIDENCE = 0.2  # of a detection; what MegaDetector's authors advise for version 5
 
 
@@ -86,11 +89,26 @@ def _read_csv(text: str) -> list[Box]:
     for row in reader:
         a, b, c, d = (_number(row[each], f"line {reader.line_num}: {each}") for each in corners)
         file = row[name] or ""
-        key = (row.get("id") or str(seen.get(file, 0))).strip()
+        key = _key((row.get("id") or "").strip() or seen.get(file, 0))
         seen[file] = seen.get(file, 0) + 1
         where = (a, b, a + c, b + d) if CORNERS[corners] else (a, b, c, d)
         boxes.append(Box(file, key, where, check_label(row.get("label") or "")))
     return boxes
+
+
+def _key(value: Any) -> str:
+    key = str(value)
+    if not KEY.fullmatch(key):
+        raise InputError(
+            f"id of a box must have 1 to 100 characters, none of them / \\ or #, got {key[:100]!r}."
+        )
+    return key
+
+
+def _path(value: Any) -> str:
+    if not isinstance(value, str):
+        raise InputError(f"the path of an image must be text, got {value!r:.100}.")
+    return value
 
 
 def _number(value: Any, what: str) -> float:
@@ -111,12 +129,12 @@ def _of_size(bbox: Any, what: str) -> tuple[float, float, float, float]:
 
 
 def _read_coco(content: Mapping[str, Any]) -> list[Box]:
-    files = {each["id"]: each["file_name"] for each in content["images"]}
+    files = {each["id"]: _path(each["file_name"]) for each in content["images"]}
     categories = {each["id"]: each["name"] for each in content.get("categories", [])}
     return [
         Box(
             files[each["image_id"]],
-            str(each["id"]),
+            _key(each["id"]),
             _of_size(each["bbox"], f"annotation {each['id']}"),
             check_label(str(categories.get(each.get("category_id"), ""))),
         )
@@ -127,12 +145,13 @@ def _read_coco(content: Mapping[str, Any]) -> list[Box]:
 def _read_detections(content: Mapping[str, Any]) -> tuple[list[Box], list[str]]:
     boxes, n_doubtful = [], 0
     for image in content["images"]:
+        file = _path(image["file"])
         for number, each in enumerate(image.get("detections") or ()):
             if each.get("conf", 1.0) < LEAST_CONFIDENCE:
                 n_doubtful += 1
                 continue
-            where = _of_size(each["bbox"], f"{image['file']}, detection {number}")
-            boxes.append(Box(image["file"], str(number), where, relative=True))
+            where = _of_size(each["bbox"], f"{file}, detection {number}")
+            boxes.append(Box(file, str(number), where, relative=True))
     words = f"{count(n_doubtful, 'detection')} with confidence below {LEAST_CONFIDENCE} left out."
     return boxes, [words] if n_doubtful else []
 
@@ -223,7 +242,7 @@ def _inside(
         return (0, 0, 1, 1), False
     if box.relative:
         corners = [each * size[number % 2] for number, each in enumerate(corners)]
-    left, top, right, bottom = (round(each) for each in corners)
+    left, top, right, bottom = (round(max(-FARTHEST, min(each, FARTHEST))) for each in corners)
     kept = max(left, 0), max(top, 0), min(right, size[0]), min(bottom, size[1])
     if kept[0] >= kept[2] or kept[1] >= kept[3]:
         return None, False

@@ -16,7 +16,7 @@ lacks what the copy has, is refused; `fill` makes a new one from the copy.
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,7 +34,7 @@ PERSON, IMPORT, MODEL, CONFIRMED = "person", "import", "model", "confirmed"
 # of them must decide again.
 NONE, SKIP, CONFLICT = "none", "skip", "conflict"
 COPY = "decisions.jsonl"
-COPIED = ("title", "root", "backbone", "every")  # facts that the copy has too
+COPIED = ("title", "root", "backbone", "every", "boxes")  # facts that the copy has too
 PRIMARY_CODE = 0xFF  # the part of SQLite's codes that names the kind of error
 DISK_ERRORS = (  # the disk is full, read-only or failing, or another process holds the file
     *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY),
@@ -169,7 +169,7 @@ class Journal:
         if not write:
             return self._connect_to_read()
         db = self._open()
-        try:
+        with _closed_on_error(db):
             fresh, version = self._identify(db)
             db.execute("PRAGMA journal_mode = WAL")
             # FULL: a person's decision is on the disk before the call returns.
@@ -183,36 +183,32 @@ class Journal:
                 self.copy.go_on_after(copied)
             else:
                 self.copy.rewrite(_changes(known))
-        except BaseException:
-            db.close()
-            raise
         return db
 
     def _connect_to_read(self) -> sqlite3.Connection:
         copied = self.copy.read()  # first: another process may add to both meanwhile
         try:
             db = self._open("mode=rw")
-            db.execute("SELECT 1 FROM sqlite_master").fetchone()
+            with _closed_on_error(db):
+                db.execute("SELECT 1 FROM sqlite_master").fetchone()
         except sqlite3.OperationalError:
             # SQLite wants to write beside the file even to read it. On a read-only disk nothing
             # changes, and the file alone has everything if there is no write-ahead log.
             if self.path.with_name(f"{self.path.name}-wal").exists():
                 raise
             db = self._open("immutable=1")
-        try:
+        with _closed_on_error(db):
             fresh, version = self._identify(db)
             if fresh:
                 raise self._damaged("it is empty")
-            if version < VERSION:  # carried over in memory: who only reads changes nothing
-                kept = db
+        if version < VERSION:  # carried over in memory: who only reads changes nothing
+            with closing(db) as kept:
                 db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-                kept.backup(db)
-                kept.close()
-                _bring_up(db, FROM_VERSION[version])
+                with _closed_on_error(db):
+                    kept.backup(db)
+                    _bring_up(db, FROM_VERSION[version])
+        with _closed_on_error(db):
             self._compare(db, copied)
-        except BaseException:
-            db.close()
-            raise
         return db
 
     def _open(self, how: str = "mode=rwc") -> sqlite3.Connection:
@@ -259,7 +255,7 @@ class Journal:
                 raise self._damaged(f"decision {batch} is not the one that {COPY} has")
         if copied.abouts:
             # The copy is written first: it may be one ahead.
-            if about not in copied.abouts[-2:]:
+            if about not in [{}, *copied.abouts][-2:]:
                 raise self._damaged(f"title, folder or backbone are not those that {COPY} has")
             known.abouts = copied.abouts if about == copied.abouts[-1] else [about]
         return known
@@ -299,8 +295,8 @@ class Journal:
         except sqlite3.DatabaseError as error:
             raise self._explain(error) from error
 
-    def _add_to_copy(self, change: Change) -> None:
-        if not self.copy.append(change):
+    def _add_to_copy(self, change: Change, *, durable: bool = False) -> None:
+        if not self.copy.append(change, durable=durable):
             self.copy.rewrite(_changes(self._compare(self._db, Copied())))
 
     def fill(self, copied: Copied) -> None:
@@ -356,7 +352,8 @@ class Journal:
         """Store facts about the project."""
         kept = {key: value for key, value in {**self.about, **about}.items() if key in COPIED}
         if any(key in COPIED for key in about):
-            self._add_to_copy({"about": kept})
+            # On the disk first: facts of the database that the copy lacks are taken for damage.
+            self._add_to_copy({"about": kept}, durable=True)
         with self._change():
             self._describe(about)
 
@@ -383,7 +380,9 @@ class Journal:
                         for old, new in names.items()
                     ],
                 )
-            self.copy.rewrite(_changes(self._compare(self._db, Copied())))
+            # Between the two there is no copy: one with other names is taken for damage.
+            self.copy.remove()
+        self.copy.rewrite(_changes(self._compare(self._db, Copied())))
 
     @property
     def stamps(self) -> dict[str, str]:
@@ -606,6 +605,15 @@ class Journal:
         return {
             name: ModelLabel(label, confidence, margin) for name, label, confidence, margin in rows
         }
+
+
+@contextmanager
+def _closed_on_error(db: sqlite3.Connection) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        db.close()
+        raise
 
 
 @contextmanager

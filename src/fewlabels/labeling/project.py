@@ -12,11 +12,8 @@ lock                   held by the one process that may write
 
 import filecmp
 import os
-import re
-import secrets
-import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, NamedTuple, Self
@@ -26,15 +23,15 @@ from fewlabels.data.video import read_frames
 from fewlabels.errors import FileFormatError, InputError
 from fewlabels.features import FeatureSet
 from fewlabels.io.files import (
-    TEMPORARY,
-    make_folder,
+    new_folder,
     read_json,
     sync_folder,
     unwritable,
+    write_file,
     write_json,
 )
 from fewlabels.io.locks import try_lock
-from fewlabels.io.stamps import Stamp
+from fewlabels.io.stamps import Stamp, content_digest
 from fewlabels.io.words import count
 from fewlabels.labeling.boxes import crop_images
 from fewlabels.labeling.collection import Collection, Extraction, Shown
@@ -51,9 +48,10 @@ DATABASE, FEATURES, SHOWN, CLASSES, THUMBNAILS, LOCK = (
     "thumbnails",
     "lock",
 )
+BEFORE = f"before.{FEATURES}"  # while items get other names
 ROOT, BACKBONE, TITLE, TOKEN, PORT = "root", "backbone", "title", "token", "port"  # in `about`
 EVERY = "every"  # seconds between two frames of videos, in `about`
-BOXES = "boxes"  # the file of boxes, with its suffix
+BOXES = "boxes"  # the file of boxes, with its suffix; in `about` its digest
 READ_ONLY = "Copy the project to a place where you may write, or read it with `fewlabels label`."
 
 
@@ -112,11 +110,12 @@ class Project:
         about = {TITLE: title, BACKBONE: backbone}
         about |= {} if root is None else {ROOT: str(root.resolve())}
         about |= {} if every is None else {EVERY: repr(float(every))}
-        with _new_folder(folder) as made:
+        about |= {} if boxes is None else {BOXES: content_digest(boxes.read_bytes())}
+        with new_folder(folder) as made:
             with cls(made, write=True) as project:
                 project.journal.describe(about)
                 if boxes is not None:
-                    shutil.copyfile(boxes, made / f"{BOXES}{boxes.suffix.lower()}")
+                    write_file(made / f"{BOXES}{boxes.suffix.lower()}", boxes.read_bytes())
                 project.keep_features(features, stamps)
                 if shown is not None:
                     write_json(made / SHOWN, {**shown._asdict(), "root": str(shown.root)})
@@ -220,8 +219,18 @@ class Project:
     def read_from(self, root: Path) -> ImageSet:
         """The images in a folder, or what is taken from them: crops, frames of videos."""
         if (boxes := self.boxes) is not None:
+            self._check_boxes(boxes)
             return crop_images(read_images(root), boxes).images
         return read_frames(root, self.every)
+
+    def _check_boxes(self, boxes: Path) -> None:
+        """Refuse the copy of the boxes where it was changed since the project began."""
+        digest = self.journal.about.get(BOXES)  # projects of former versions have none
+        if digest is not None and content_digest(boxes.read_bytes()) != digest:
+            raise FileFormatError(
+                f"{boxes} is damaged: its digest is another. Restore a backup, or copy the file "
+                "there again that the project began with."
+            )
 
     def move_photos(self, root: Path) -> str:
         """Take another folder as that of the images, which were moved there; returns a remark.
@@ -249,7 +258,7 @@ class Project:
         moved = self._find_moved(images).names
         if not moved:
             return []
-        path, aside = self.folder / FEATURES, self.folder / f"before.{FEATURES}"
+        path, aside = self.folder / FEATURES, self.folder / BEFORE
         features = None
         with suppress(FileFormatError):  # `refresh` computes them again
             features = rename_rows(FeatureSet.load(path), moved)
@@ -257,7 +266,7 @@ class Project:
         self.journal.rename_items(moved)
         if features is not None:
             features.save(path)
-            aside.unlink(missing_ok=True)
+        aside.unlink(missing_ok=True)
         n = sum(name in set(images.names) for name in moved.values())
         return [f"{count(n, 'image')} moved or renamed since: labels and decisions follow."]
 
@@ -289,6 +298,7 @@ class Project:
     def keep_features(self, features: FeatureSet, stamps: Mapping[str, str]) -> None:
         """Store features, and the stamps of all images, those that could not be read included."""
         features.save(self.folder / FEATURES)
+        (self.folder / BEFORE).unlink(missing_ok=True)  # of a process that was killed
         names = Collection.of_features(features).names
         read = set(names)
         unread = {name: UNREAD + stamp for name, stamp in stamps.items() if name not in read}
@@ -315,6 +325,7 @@ class Project:
         if all(file_stamp(known.get(name, "")) == stamps[name] for name in stamps):
             with suppress(FileFormatError):
                 FeatureSet.load(self.folder / FEATURES)
+                (self.folder / BEFORE).unlink(missing_ok=True)  # of a process that was killed
                 return []
         features, remarks = replace(extraction, backbone=self.backbone)(images)
         self.keep_features(features, add_digests(stamps, extraction.digests(images)))
@@ -331,7 +342,7 @@ class Project:
             raise FileFormatError(
                 f"{folder / COPY} has nothing to rebuild the project from. Restore a backup of it."
             )
-        with ProjectLock(folder / LOCK), _new_folder(folder / DATABASE) as made:
+        with ProjectLock(folder / LOCK), new_folder(folder / DATABASE) as made:
             rebuilt = Journal(made / DATABASE)
             rebuilt.fill(copied)
             with suppress(FileFormatError):
@@ -408,23 +419,6 @@ class Imported(NamedTuple):
         stay = "stays" if self.n_kept == 1 else "stay"
         kept = f"; {count(self.n_kept, 'image')} {stay} as you decided" if self.n_kept else ""
         return f"{count(self.n_new, 'label')} imported from {labels}{kept}."
-
-
-@contextmanager
-def _new_folder(path: Path) -> Iterator[Path]:
-    """A new folder beside `path`; removed at the end, as are those of killed ones."""
-    pattern = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{8}}{re.escape(TEMPORARY)}")
-    made = path.with_name(f".{path.name}.{secrets.token_hex(4)}{TEMPORARY}")
-    try:
-        for other in path.parent.iterdir() if path.parent.is_dir() else ():
-            if pattern.fullmatch(other.name):
-                with suppress(InputError), ProjectLock(other / LOCK):  # its process is gone
-                    shutil.rmtree(other, ignore_errors=True)
-        yield make_folder(made)
-    except OSError as error:
-        raise unwritable(path, error) from error
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
 
 
 def _put_aside(database: Path) -> Path | None:

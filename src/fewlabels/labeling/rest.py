@@ -49,6 +49,7 @@ LARGEST_BODY = 64 << 20  # bytes: a photograph, or some thousands of vectors
 USUAL_PORT = 9090  # where Label Studio's own backends are
 TOKEN_VARIABLE = "FEWLABELS_TOKEN"  # in the environment, to choose the token
 UPLOADED = re.compile(r"[0-9a-f]{8}-")  # what Label Studio puts before the names of uploaded files
+LONGEST_PATH = 4096  # characters of the address of a picture: longer ones are none
 LEARNED_FROM = ("ANNOTATION_CREATED", "ANNOTATION_UPDATED")  # events of Label Studio
 ABOUT = """Labels of images and features, as `fewlabels predict` gives them, and an ML backend of
 Label Studio. Every request but /health and this description needs the token that the server
@@ -164,14 +165,20 @@ class Backend:
                     return name
         return None
 
-    def label_task(self, data: Mapping[str, Any]) -> LabelRow | None:
-        """The label of the picture of a task; None where it is not among the photographs."""
-        name = self.find(data)
-        if name is None and self.session is None and self._photos is not None:
-            self._list(read_images(self._photos))  # it may have come since
-            name = self.find(data)
-        if name is None or self._images is None:
-            return None
+    def label_tasks(self, tasks: Sequence[Mapping[str, Any]]) -> list[LabelRow | None]:
+        """The label of the picture of each task; None where it is not among the photographs.
+
+        Args:
+            tasks: Their data.
+        """
+        names = [self.find(data) for data in tasks]
+        if None in names and self.session is None and self._photos is not None:
+            self._list(read_images(self._photos))  # they may have come since
+            names = [self.find(data) for data in tasks]
+        return [None if name is None else self._label_known(name) for name in names]
+
+    def _label_known(self, name: str) -> LabelRow | None:
+        assert self._images is not None, "it was found among them"
         if self.session is None:
             path = self._images.path(self._places[name])
             return None if path is None else self._label(ImageFile(path))
@@ -201,6 +208,8 @@ def _paths(value: str) -> list[str]:
     >>> _paths("/data/upload/7/0b1c2d3e-1.jpg")[-2:]
     ['0b1c2d3e-1.jpg', '1.jpg']
     """
+    if len(value) > LONGEST_PATH:
+        return []
     try:
         parts = urlsplit(value)
     except ValueError:
@@ -213,7 +222,8 @@ def _paths(value: str) -> list[str]:
 
 
 def _choice(annotation: Mapping[str, Any]) -> str | None:
-    for each in annotation.get("result") or ():
+    results = annotation.get("result")
+    for each in results if isinstance(results, list) else ():
         value = each.get("value") if isinstance(each, dict) else None
         choices = value.get("choices") if isinstance(value, dict) else None
         if isinstance(choices, list) and choices and isinstance(choices[0], str):
@@ -308,7 +318,8 @@ def make_api(backend: Backend, *, token: str) -> FastAPI:
     @app.post("/predict", dependencies=known, tags=["Label Studio"], summary="Label tasks")
     def predict(body: dict[str, Any]) -> dict[str, Any]:
         names = _names_in(str(body.get("label_config") or ""))
-        results = [_prediction(backend.label_task(_data(task)), names) for task in _tasks(body)]
+        rows = backend.label_tasks([_data(task) for task in _tasks(body)])
+        results = [_prediction(row, names) for row in rows]
         for each in results:
             each["model_version"] = version
         return {"results": results, "model_version": version}
@@ -316,8 +327,8 @@ def make_api(backend: Backend, *, token: str) -> FastAPI:
     @app.post("/train", status_code=201, dependencies=known, tags=["Label Studio"])
     def train(body: dict[str, Any]) -> dict[str, int]:
         """Learn from all annotations of tasks, the last one of each."""
-        found = [(task, task.get("annotations")) for task in _tasks(body, "annotations")]
-        return {"learned": sum(backend.learn(_data(t), each[-1]) for t, each in found if each)}
+        tasks = [(_data(task), _last(task)) for task in _tasks(body, "annotations")]
+        return {"learned": sum(backend.learn(data, each) for data, each in tasks)}
 
     @app.post("/webhook", status_code=201, dependencies=known, tags=["Label Studio"])
     def webhook(body: dict[str, Any]) -> dict[str, int]:
@@ -340,6 +351,13 @@ def _tasks(body: Mapping[str, Any], key: str = "tasks") -> Sequence[dict[str, An
 def _data(task: Any) -> Mapping[str, Any]:
     data = task.get("data") if isinstance(task, dict) else None
     return data if isinstance(data, dict) else {}
+
+
+def _last(task: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The last annotation of a task; an empty one where there is none."""
+    annotations = task.get("annotations")
+    last = annotations[-1] if isinstance(annotations, list) and annotations else None
+    return last if isinstance(last, dict) else {}
 
 
 def _prediction(row: LabelRow | None, names: tuple[str, str, set[str]]) -> dict[str, Any]:

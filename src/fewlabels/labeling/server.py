@@ -15,13 +15,11 @@ import hmac
 import ipaddress
 import json
 import secrets
-import shutil
 import socket
-import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from http.cookies import CookieError, SimpleCookie
 from importlib import resources
-from pathlib import Path as FilePath
 from pathlib import PurePath
 from typing import Annotated, Any
 from urllib.parse import parse_qs, unquote
@@ -39,6 +37,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fewlabels.data.bursts import SECONDS as BURST_SECONDS
 from fewlabels.errors import FewLabelsError, InputError
+from fewlabels.io.files import new_folder
 from fewlabels.labeling.collection import shorten
 from fewlabels.labeling.connections import PromptProtocol, raise_limit
 from fewlabels.labeling.downloads import list_downloads, make_download
@@ -305,13 +304,10 @@ def make_app(session: Session, *, token: str, port: int, host: str = HOST) -> Fa
 
     @app.get("/export/{name}")
     def export(name: str) -> Response:
-        folder = FilePath(tempfile.mkdtemp(prefix="fewlabels-"))
-        try:
+        with ExitStack() as stack:
+            folder = stack.enter_context(new_folder(session.project.folder / "download"))
             file = make_download(session, name, folder)
-        except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise
-        done = BackgroundTask(shutil.rmtree, folder, ignore_errors=True)
+            done = BackgroundTask(stack.pop_all().close)
         headers = {"Content-Encoding": "identity"}  # a zip file is compressed already
         return FileResponse(file, filename=file.name, headers=headers, background=done)
 

@@ -5,8 +5,9 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from fewlabels.data.listing import AVIF, HEIC, SUFFIXES
 from fewlabels.errors import InputError
-from fewlabels.io.files import make_folder
+from fewlabels.io.files import make_folder, remove_temporaries
 from fewlabels.io.moves import Move, begin_moves, check_journal, finish_moves
 from fewlabels.io.words import count, listing
 from fewlabels.labeling.exports.base import Item
@@ -15,6 +16,7 @@ from fewlabels.labeling.labels_file import DEEPEST, DOUBTFUL_FOLDER, NONE_FOLDER
 from fewlabels.labeling.outputs import check_abstain, folder_names
 
 JOURNALS = "moves-*.jsonl"
+MOVED = (*SUFFIXES, *HEIC, *AVIF)  # what is moved, and moved back
 OUTLIER = 0.5  # probability of no class from which an image is put there
 
 
@@ -74,6 +76,7 @@ def move_photos(
             f"got {output}. Name another."
         )
     if output.is_dir():
+        remove_temporaries(output)
         check_journal(output, JOURNALS)
     used = {item.label for item in found.items if item.label} | {NONE_FOLDER, DOUBTFUL_FOLDER}
     names = folder_names(used, sub_classes)

@@ -12,6 +12,7 @@ removed or moved is noticed, and what comes before it can still be trusted.
 """
 
 import json
+import os
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fewlabels.errors import FewLabelsError
-from fewlabels.io.files import write_file
+from fewlabels.io.files import sync_folder, unwritable, write_file
 from fewlabels.io.stamps import short_hash
 
 Change = dict[str, Any]  # one line, without its digest
@@ -63,16 +64,32 @@ class TextCopy:
         """Append from now on to what `read` found, which is all that the journal holds."""
         self._digest = found.digest
 
-    def append(self, change: Change) -> bool:
-        """Add a line; False where it could not be written whole, so that `rewrite` is needed."""
+    def append(self, change: Change, *, durable: bool = False) -> bool:
+        """Add a line; False where it could not be written whole, so that `rewrite` is needed.
+
+        Args:
+            change: The line.
+            durable: Flush it to the disk. The journal itself has every decision.
+        """
         if self._digest is None:
             return False
         digest, self._digest = _digest(self._digest, change), None
         with suppress(OSError), self.path.open("ab") as file:
             file.write(_line(change, digest))
             file.flush()
+            if durable:
+                os.fsync(file.fileno())
             self._digest = digest
         return self._digest is not None
+
+    def remove(self) -> None:
+        """Remove the file until `rewrite` makes it again."""
+        self._digest = None
+        try:
+            self.path.unlink(missing_ok=True)
+        except OSError as error:
+            raise unwritable(self.path, error) from error
+        sync_folder(self.path.parent)
 
     def rewrite(self, changes: Iterable[Change]) -> None:
         """Write the file anew; where that fails, the next change tries again."""

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from fewlabels.data.decoding import UnreadableImageError, decode, upright_size
-from fewlabels.data.listing import AVIF, HEIC
+from fewlabels.data.listing import AVIF, HEIC, SUFFIXES, VIDEO
 from fewlabels.data.sources import ImageSource
 from fewlabels.errors import InputError, unknown_choice
 from fewlabels.io.files import allowed_name
@@ -104,7 +104,8 @@ def is_rare(path: str) -> bool:
 
     Crops and frames are named FILE#PART.
     """
-    return path.lower().endswith((*HEIC, *AVIF)) or "#" in PurePosixPath(path).suffix
+    whole = PurePosixPath(path.lower()).name.rpartition("#")[0]
+    return path.lower().endswith((*HEIC, *AVIF)) or whole.endswith((*SUFFIXES, *VIDEO))
 
 
 def file_name(path: str, *, keep_suffix: bool = False) -> str:
@@ -114,17 +115,17 @@ def file_name(path: str, *, keep_suffix: bool = False) -> str:
         path: Of an item, with forward slashes.
         keep_suffix: Put .jpg after the suffix of a picture that is written as JPEG.
 
-    >>> file_name("a/IMG_1.HEIC"), file_name("a/12:30.png"), file_name("a/1.png#7")
-    ('a/IMG_1.jpg', 'a/12_30.png', 'a/1.png-7.jpg')
+    >>> file_name("a/IMG_1.HEIC"), file_name("a/12:30.png"), file_name("a/1.mov#0.5")
+    ('a/IMG_1.jpg', 'a/12_30.png', 'a/1.mov-0.5.jpg')
     >>> file_name("a/IMG_1.HEIC", keep_suffix=True)
     'a/IMG_1.HEIC.jpg'
     """
     allowed = "/".join(map(allowed_name, path.split("/")))
     if not is_rare(path):
         return allowed
-    if "#" in path or keep_suffix:
-        return allowed.replace("#", "-") + ".jpg"
-    return str(PurePosixPath(allowed).with_suffix(".jpg"))
+    if path.lower().endswith((*HEIC, *AVIF)) and not keep_suffix:
+        return str(PurePosixPath(allowed).with_suffix(".jpg"))
+    return allowed.replace("#", "-") + ".jpg"
 
 
 def keep_names(labels: set[str]) -> dict[str, str]:

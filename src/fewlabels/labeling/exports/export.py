@@ -1,7 +1,5 @@
 """export_labels: the labels of a project or a folder, written as another program wants them."""
 
-import secrets
-import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -19,7 +17,7 @@ from fewlabels.features import FeatureSet
 from fewlabels.features.extraction import Progress
 from fewlabels.features.store import FeatureStore
 from fewlabels.io.cache import remember_links
-from fewlabels.io.files import allowed_name, make_folder, unwritable
+from fewlabels.io.files import allowed_name, new_folder
 from fewlabels.io.words import count, listing
 from fewlabels.labeling.boxes import crop_images
 from fewlabels.labeling.collection import Collection, Extraction, known_names
@@ -470,14 +468,8 @@ def _check_output(output: Path, root: Path | None) -> None:
 
 def _write(form: Format, output: Path, data: Dataset) -> None:
     """Write to a temporary folder beside `output`, and rename it at the end."""
-    temporary = output.with_name(f".{output.name[:32]}.{secrets.token_hex(4)}")
-    try:
-        make_folder(temporary)
-        form.write(temporary, data)
+    with new_folder(output) as made:
+        form.write(made, data)
         if output.exists():
             output.rmdir()  # it is empty, or this fails
-        temporary.rename(output)
-    except OSError as error:
-        raise unwritable(output, error) from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        made.rename(output)

@@ -8,6 +8,7 @@ import csv
 import io
 from pathlib import Path
 
+from fewlabels.io.words import escape_formula
 from fewlabels.labeling.exports.base import (
     SHORT_SPLITS,
     Dataset,
@@ -45,7 +46,8 @@ def write_class_names(folder: Path, data: Dataset) -> None:
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(("folder", "label"))
-        writer.writerows((data.target_names[name], name) for name in data.class_names)
+        for name in data.class_names:
+            writer.writerow((escape_formula(data.target_names[name]), escape_formula(name)))
         (folder / NAMES_FILE).write_bytes(text.getvalue().encode())
 
 
