@@ -110,7 +110,7 @@ class Client:
         """A decision."""
         told = self.ask(kind, f"{path}?since={self.version}", body)
         self.version = told["version"]
-        self.changed.append(len(told["changed"]))
+        self.changed.append(told["n_changed"])
 
     def settle(self) -> None:
         """Wait until nothing more comes."""

@@ -58,12 +58,11 @@ from fewlabels.labeling.names import is_complete, rank_by_words, solve_named
 from fewlabels.labeling.outputs import LabelRow, make_rows
 from fewlabels.labeling.places import place
 from fewlabels.labeling.project import Project, check_place, is_project
-from fewlabels.labeling.state import State, Told
+from fewlabels.labeling.state import VERSION_BITS, State, Told
 from fewlabels.labeling.subclasses import check_separator
 from fewlabels.labeling.suggestions import LIMITS, list_outliers, suggest
 
 PAUSE = 0.35  # seconds without a decision before the thorough answer is computed
-VERSION_BITS = 48  # of the first version; JavaScript counts exactly up to 2 ** 53
 N_SUGGESTED = 24
 N_CANDIDATES = 6
 N_SIMILAR = 500
@@ -398,12 +397,11 @@ class Session:
         columns = [before.get(name, -1) for name in active]
         answer = solve_again(self.vectors, numbers, start=last.answer, columns=columns)
         old, new = np.array(last.active)[last.answer.labels], np.array(active)[answer.labels]
-        changed = [
-            row
+        n_changed = sum(
+            given.get(names[row]) == last.given.get(names[row])
             for row in np.flatnonzero(old != new).tolist()
-            if given.get(names[row]) == last.given.get(names[row])
-        ]
-        return replace(state, answer=answer, changed=changed)
+        )
+        return replace(state, answer=answer, n_changed=n_changed)
 
     def _solve(self, state: State) -> State:
         """The same state with the thorough answer."""
@@ -493,7 +491,7 @@ class Session:
                 return
             with suppress(FewLabelsError, sqlite3.Error):  # the session does not need them
                 self._keep(state)
-            state = self._state = replace(state, version=state.version + 1, changed=())
+            state = self._state = replace(state, version=state.version + 1, n_changed=0)
         state = self._search(state)
         with self._lock:
             if state.searched and not self._outdated(state):
