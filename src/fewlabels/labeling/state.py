@@ -244,8 +244,7 @@ class Told:
 
     def _sure_above(self, state: State) -> dict[int, tuple[str, int]]:
         """Of rows whose sub-class is doubtful: the class above that is sure, and thousandths."""
-        # Without an estimate nothing is called sure.
-        if not self.sub_classes or state.answer is None or state.estimate is None:
+        if not self.sub_classes or state.answer is None or doubtful_below(state.estimate) > 1:
             return {}
         is_open = np.array([state.is_open(name) for name in self.collection.names])
         rows = np.flatnonzero(is_open & (state.answer.confidences < LIMITS.doubtful))
