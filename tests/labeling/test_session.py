@@ -202,6 +202,33 @@ def test_a_class_is_renamed_joined_and_removed(session):
     assert session.redo()[0].active == ("c0", "c2", "c3", "kale")
 
 
+def test_undo_and_redo_show_at_once_what_was_there_before(session):
+    """Not a quick answer that differs, with the estimate of other labels."""
+    before = search(session)
+    kept = session.project.journal.model_labels
+    session.decide([50, 95], "c0")
+    session.decide([51], None, mark="none")
+    after = search(session)
+    assert not np.array_equal(before.answer.probabilities, after.answer.probabilities)
+    session.undo()
+    undone, _ = session.undo()
+    for state, known in ((undone, before), (session.redo()[0], None), (session.redo()[0], after)):
+        if known is None:  # it was never settled
+            assert not state.settled
+            continue
+        assert state.settled
+        assert state.searched
+        np.testing.assert_array_equal(state.answer.probabilities, known.answer.probabilities)
+        for what in ("estimate", "suggested", "outliers", "suspicious", "given", "marks"):
+            assert getattr(state, what) == getattr(known, what)
+    session.undo()
+    session.undo()
+    until = time.monotonic() + 600
+    while session.project.journal.model_labels != kept:  # other programs read them
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
 def test_undo_of_a_page_that_has_not_seen_the_last_decision(session):
     seen = session.decide([50], "c1").undo
     session.decide([51], "c2")  # in another window
