@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from fewlabels.features import FeatureSet
-from fewlabels.labeling import state as state_module
 from fewlabels.labeling.project import Project
 
 from .test_page import (
@@ -445,6 +444,9 @@ def test_images_of_no_class_are_named_together_in_three_keys(project, serve, vis
     page = visit(serve(project))
     page.click("text=None of these?")
     assert "Name a new class" in page.inner_text("#confirm")
+    # The badge tells how likely that is, not how sure the class would be.
+    probably = page.inner_text("#item-note").partition("(")[2].partition(")")[0]
+    assert page.inner_text(".tile.focus .doubt") == f"∅ {probably}"
     page.keyboard.press("a")
     page.wait_for_selector('.tile[aria-selected="true"]')
     n = page.locator('.tile[aria-selected="true"]').count()
@@ -628,7 +630,7 @@ def test_answers_tell_only_what_changed_and_the_page_shows_all_of_it(project, se
 def test_a_large_change_comes_in_parts_and_the_page_asks_for_all_of_it(
     project, serve, visit, monkeypatch
 ):
-    monkeypatch.setattr(state_module, "MOST_TOLD", 1)
+    monkeypatch.setattr("fewlabels.labeling.state.MOST_TOLD", 6)
     answers = follow_answers(project, serve, visit)
     assert any(each["more"] for each in answers)
 
