@@ -389,7 +389,9 @@ def serve_part(report: dict[str, Any]) -> list[str]:
         f"{folders[0]['classes']} made-up classes, {folders[0]['dim']} features per image, opened "
         "from features that are known. Answers over HTTP: milliseconds, median (most), and the "
         "largest in bytes as sent. `click`: to a label; `confirmed`: to 1,000 labels at once; "
-        "`thorough` and `outliers`: what the page fetches a moment later; `start`: all images.",
+        "`thorough` and `outliers`: what the page fetches a moment later, a change of more than "
+        "10,000 images in several answers; `start`: all images. Load average while it ran: "
+        f"{' and '.join(str(each['load_average'][0]) for each in folders)}.",
         "",
         f"| images | ready, s | {' | '.join(kinds)} |",
         "|--:|--:|" + "--:|" * len(kinds),

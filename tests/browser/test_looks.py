@@ -255,7 +255,7 @@ ONE_CHANGED = """() => {
   window.fetch = async (path, options) => {
     const answer = await send(path, options);
     if (!path.startsWith("/api/confirm")) return answer;
-    return Response.json({ ...(await answer.json()), changed: [0] });
+    return Response.json({ ...(await answer.json()), n_changed: 1 });
   };
 }"""
 

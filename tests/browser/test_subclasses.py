@@ -8,6 +8,14 @@ from fewlabels.labeling.project import Project
 
 CENTERS = {"animal/cat": [9, 1, 1], "animal/dog": [9, 1, 1], "plant": [1, 9, 1]}
 N, N_LABELS = 20, 6
+ABOVE = """async () => {
+  const { page } = await import("/page/shared.js");
+  const whole = await (await fetch("/api/state")).json();
+  const shown = [...page.state.above].map(([item, { label, sure }]) => [item, label, sure]);
+  const yours = page.state.marks.includes("1");
+  return yours && page.state.searched && page.state.version === whole.version
+    && [shown.sort(([a], [b]) => a - b), whole.above];
+}"""
 
 
 @pytest.fixture
@@ -46,6 +54,13 @@ def test_the_list_is_a_tree_and_a_doubtful_dog_a_sure_animal(animals, serve, vis
     label, _, above = note.text_content().partition("; ")
     assert label.startswith(("animal/cat, ", "animal/dog, "))
     assert above.startswith("animal is ")
+    # A decision changes which of them are sure: the page knows it from the differences.
+    page.keyboard.press("Enter")
+    while not (found := page.evaluate(ABOVE)):  # until the page has the server's last state
+        page.wait_for_timeout(50)
+    shown, whole = found
+    assert shown == whole
+    assert whole
     page.click("#classes button >> nth=1")
     assert page.locator("#pinned-title").text_content() == "animal/dog"
 

@@ -444,6 +444,9 @@ def test_images_of_no_class_are_named_together_in_three_keys(project, serve, vis
     page = visit(serve(project))
     page.click("text=None of these?")
     assert "Name a new class" in page.inner_text("#confirm")
+    # The badge tells how likely that is, not how sure the class would be.
+    probably = page.inner_text("#item-note").partition("(")[2].partition(")")[0]
+    assert page.inner_text(".tile.focus .doubt") == f"∅ {probably}"
     page.keyboard.press("a")
     page.wait_for_selector('.tile[aria-selected="true"]')
     n = page.locator('.tile[aria-selected="true"]').count()
@@ -621,6 +624,19 @@ def test_a_wrong_label_is_suspected_and_one_key_corrects_it(project, serve, visi
 
 
 def test_answers_tell_only_what_changed_and_the_page_shows_all_of_it(project, serve, visit):
+    follow_answers(project, serve, visit)
+
+
+def test_a_large_change_comes_in_parts_and_the_page_asks_for_all_of_it(
+    project, serve, visit, monkeypatch
+):
+    monkeypatch.setattr("fewlabels.labeling.state.MOST_TOLD", 6)
+    answers = follow_answers(project, serve, visit)
+    assert any(each["more"] for each in answers)
+
+
+def follow_answers(project, serve, visit):
+    """Decide in several ways, and compare the page with the server's whole state."""
     page = visit(serve(project))
     settled(page)
     n = len(in_database(project)[0]) + len(in_database(project)[1])
@@ -646,7 +662,7 @@ def test_answers_tell_only_what_changed_and_the_page_shows_all_of_it(project, se
       const {page} = await import("/page/shared.js");
       const whole = await (await fetch("/api/state")).json();
       const {version, labels, confidence, marks, classes, outliers, searched} = page.state;
-      const shown = {version, labels, confidence, classes};
+      const shown = {labels, confidence, classes};
       return searched && version === whole.version
         && [{...shown, marks: marks.join(""), outliers: [...outliers]}, whole];
     }"""
@@ -658,6 +674,7 @@ def test_answers_tell_only_what_changed_and_the_page_shows_all_of_it(project, se
     assert sum(each.request.method == "POST" for each in told) == 5
     assert all("since" in each for each in answers)
     assert all(each["marks"].count("#") > n / 2 for each in answers)  # no change
+    return answers
 
 
 def test_sort_by_name_and_by_confidence(project, serve, visit):

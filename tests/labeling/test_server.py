@@ -296,7 +296,7 @@ def test_decide_confirm_undo_and_the_csv(client):
     assert (rows["apple-2.png"]["label"], rows["apple-2.png"]["origin"]) == ("Äpfel", "person")
     assert len(rows) == 24
     undone = client.post("/api/undo", json={}, headers=HEADERS).json()
-    assert undone["undone"] == [20]
+    assert (undone["n_undone"], undone["undone"]) == (1, 20)
     about = client.post("/api/about", json={"items": [2]}, headers=HEADERS).json()
     assert about["candidates"][0] == {"label": "Äpfel", "probability": 1.0}
     assert [entry["label"] for entry in about["history"]] == ["Äpfel"]

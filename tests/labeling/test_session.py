@@ -1,5 +1,8 @@
 """A session: quick answers at once, thorough ones soon, the journal always first."""
 
+import gzip
+import itertools
+import json
 import sqlite3
 import threading
 import time
@@ -12,11 +15,13 @@ import pytest
 
 from fewlabels.confidence import outliers
 from fewlabels.errors import InputError
+from fewlabels.features import FeatureSet
 from fewlabels.labeling import state as state_module
-from fewlabels.labeling.answer import solve
+from fewlabels.labeling.answer import Answer, solve
+from fewlabels.labeling.collection import Collection
 from fewlabels.labeling.project import DATABASE, Project
 from fewlabels.labeling.session import Session
-from fewlabels.labeling.state import Told
+from fewlabels.labeling.state import State, Told
 
 
 @pytest.fixture
@@ -197,6 +202,33 @@ def test_a_class_is_renamed_joined_and_removed(session):
     assert session.redo()[0].active == ("c0", "c2", "c3", "kale")
 
 
+def test_undo_and_redo_show_at_once_what_was_there_before(session):
+    """Not a quick answer that differs, with the estimate of other labels."""
+    before = search(session)
+    kept = session.project.journal.model_labels
+    session.decide([50, 95], "c0")
+    session.decide([51], None, mark="none")
+    after = search(session)
+    assert not np.array_equal(before.answer.probabilities, after.answer.probabilities)
+    session.undo()
+    undone, _ = session.undo()
+    for state, known in ((undone, before), (session.redo()[0], None), (session.redo()[0], after)):
+        if known is None:  # it was never settled
+            assert not state.settled
+            continue
+        assert state.settled
+        assert state.searched
+        np.testing.assert_array_equal(state.answer.probabilities, known.answer.probabilities)
+        for what in ("estimate", "suggested", "outliers", "suspicious", "given", "marks"):
+            assert getattr(state, what) == getattr(known, what)
+    session.undo()
+    session.undo()
+    until = time.monotonic() + 600
+    while session.project.journal.model_labels != kept:  # other programs read them
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
 def test_undo_of_a_page_that_has_not_seen_the_last_decision(session):
     seen = session.decide([50], "c1").undo
     session.decide([51], "c2")  # in another window
@@ -272,26 +304,107 @@ def test_confidences_of_many_items_are_coarse_and_never_too_high(session, monkey
     np.testing.assert_array_equal(coarse < below, truth < below)  # the same ones are doubtful
 
 
+def test_a_large_change_is_told_in_parts(session, monkeypatch):
+    """What the person decided is told at once, the rest bit by bit, item by item."""
+    search(session)
+    last = session.to_dict(session.state)
+    monkeypatch.setattr(state_module, "MOST_TOLD", 5)
+    decided = [*range(100, 110)]
+    session.decide(decided, "c0")  # most of them wrong, so that others change too
+    state = search(session)
+    whole, n_parts = session.to_dict(state), 0
+    while True:
+        told = session.to_dict(state, last["version"])
+        assert told["since"] == last["version"]
+        now = apply(told, last)
+        differ = {
+            row for row in range(len(session.collection)) if look(now, row) != look(last, row)
+        }
+        assert len(differ - set(decided)) <= 5
+        assert all(look(now, row) == look(whole, row) for row in differ.union(decided))
+        n_parts, last = n_parts + 1, now
+        if not told["more"]:
+            break
+        assert not told["settled"]  # the page asks again
+        assert not told["searched"]
+        assert last["version"] < 0  # that of no state
+    assert n_parts > 2
+    assert now == whole
+
+
+def look(state, row):
+    """What the page shows of an item."""
+    label = state["labels"][row]
+    return (
+        None if label < 0 else state["classes"][label],
+        state["confidence"][row],
+        state["marks"][row],
+        dict(state["outliers"]).get(row),
+    )
+
+
+def test_no_answer_of_30_000_items_takes_more_than_30_kilobytes():
+    """Not even where everything changes at random, of 20 or 200 classes."""
+    n, rng = 30_000, np.random.default_rng(0)
+    features = FeatureSet.from_arrays(np.ones((n, 1), np.float32), [-1] * n, [])
+    told = Told(Collection.of_features(features))
+    versions = itertools.count()
+
+    def make(n_way):
+        classes = tuple(f"class {way}" for way in range(n_way))
+        top = rng.uniform(1 / n_way, 1, n).astype(np.float32)
+        probabilities = np.repeat(((1 - top) / (n_way - 1))[:, None], n_way, axis=1)
+        probabilities[np.arange(n), rng.integers(0, n_way, n)] = top
+        unlabelled = np.full(n, -1)
+        outliers = [(row, rng.uniform(0.5, 1)) for row in np.flatnonzero(rng.random(n) < 0.5)]
+        state = State(next(versions), {}, {}, classes, classes, unlabelled, Answer(probabilities))
+        return replace(state, outliers=outliers, settled=True, searched=True)
+
+    for n_way in (20, 200):
+        since = told.to_dict(make(n_way))["version"]
+        state, n_parts = make(n_way), 0
+        while True:
+            answer = told.to_dict(state, since)
+            written = json.dumps(answer, separators=(",", ":"), ensure_ascii=False).encode()
+            assert len(gzip.compress(written, 6)) <= 30_000
+            since, n_parts = answer["version"], n_parts + 1
+            if not answer["more"]:
+                break
+        assert n_parts == 3
+
+
 def apply(told, last):
     """The whole state, as the page computes it."""
-    whole = {key: value for key, value in told.items() if key != "since"}
+    coded = ("since", "groups", "above_sure")
+    whole = {key: value for key, value in told.items() if key not in coded}
     place = [
         told["classes"].index(name) if name in told["classes"] else -1 for name in last["classes"]
     ]
     whole["labels"] = [place[label] if label >= 0 else -1 for label in last["labels"]]
     whole["marks"], whole["confidence"] = list(last["marks"]), list(last["confidence"])
-    for key, read in (
-        ("labels", lambda code: code - 1),
-        ("confidence", lambda code: told["step"] * code),
-        ("marks", str),
-    ):
-        for row, character in enumerate(told[key]):
-            if character != "#":
-                whole[key][row] = read(ord(character) - ord("#") - 1)
+    outliers = dict(last["outliers"])
+    above = {row: [label, sure] for row, label, sure in last["above"] if label in told["groups"]}
+    for row, code in patches(told["labels"]):
+        whole["labels"][row] = code - 1
+    for row, code in patches(told["confidence"]):
+        whole["confidence"][row] = told["step"] * code
+    for row, code in patches(told["marks"]):
+        whole["marks"][row] = str(code)
+    for row, code in patches(told["outliers"]):
+        outliers[row] = told["outlier_step"] * code
+    for row, code in patches(told["above"]):
+        above.setdefault(row, ["", 0])[0] = told["groups"][code - 1] if code else ""
+    for row, code in patches(told["above_sure"]):
+        above.setdefault(row, ["", 0])[1] = told["step"] * code
     whole["marks"] = "".join(whole["marks"])
-    if "outliers" not in told:
-        whole["outliers"] = [each for each in last["outliers"] if whole["marks"][each[0]] == "0"]
+    found = [(row, p) for row, p in outliers.items() if p]
+    whole["outliers"] = sorted(found, key=lambda each: (-each[1], each[0]))
+    whole["above"] = sorted((row, *each) for row, each in above.items() if each[0])
     return whole
+
+
+def patches(text):
+    return [(row, ord(each) - ord("#") - 1) for row, each in enumerate(text) if each != "#"]
 
 
 @pytest.fixture
@@ -318,7 +431,8 @@ def test_images_of_no_class_are_those_of_the_command(session_with_outliers):
     assert len({item for item, _ in state.outliers} & set(range(90, 120))) > 25
     found = session.to_dict(state)
     assert found["searched"]
-    assert found["outliers"] == [(item, round(1000 * p)) for item, p in state.outliers]
+    rounded = [(item, round(1000 * p)) for item, p in state.outliers]
+    assert found["outliers"] == sorted(rounded, key=lambda each: (-each[1], each[0]))
 
 
 def test_what_was_labelled_is_no_outlier_and_a_name_for_them_ends_it(session_with_outliers):

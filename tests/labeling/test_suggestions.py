@@ -5,7 +5,7 @@ import pytest
 
 from fewlabels.labeling.accuracy import Estimate
 from fewlabels.labeling.answer import Answer, prepare, solve
-from fewlabels.labeling.suggestions import advise, suggest
+from fewlabels.labeling.suggestions import advise, doubtful_below, suggest
 
 
 def test_without_labels_the_first_suggestions_cover_the_classes(make_blobs):
@@ -102,3 +102,10 @@ def test_advice_at_the_beginning_and_at_the_end():
     )
     assert "two classes" in advise(None, np.array([-1, -1]), None)
     assert "Every image" in advise(answer, np.array([0, 1]), None)
+
+
+def test_nothing_is_called_sure_while_few_labels_can_be_hidden():
+    """Of three hidden labels that were all right, not even half can be promised."""
+    assert doubtful_below(None) > 1
+    assert doubtful_below(Estimate(3, 3, 1.0, 0.44, 1.0)) > 1
+    assert doubtful_below(Estimate(4, 4, 1.0, 0.51, 1.0)) == 0.8

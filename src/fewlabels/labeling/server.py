@@ -45,6 +45,7 @@ from fewlabels.labeling.names import knows_words
 from fewlabels.labeling.outputs import for_spreadsheets, to_csv
 from fewlabels.labeling.project import PORT, THUMBNAILS, TOKEN
 from fewlabels.labeling.session import Session
+from fewlabels.labeling.state import State
 from fewlabels.labeling.thumbnails import Thumbnails
 
 HOST = "127.0.0.1"
@@ -221,15 +222,22 @@ def make_app(session: Session, *, token: str, port: int, host: str = HOST) -> Fa
     def relabel(relabeled: Relabeled, since: Since = None) -> Response:
         return _json(session.to_dict(session.relabel(relabeled.old, relabeled.new), since))
 
+    def reversed_(
+        asked: Reversed, reverse: Callable[[int | None], tuple[State, list[int]]], since: int | None
+    ) -> Response:
+        """What was undone: how many items, and which if it is one. The page shows it then."""
+        state, items = reverse(asked.batch)
+        only = items[0] if len(items) == 1 else None
+        told = {"n_undone": len(items), "undone": only}
+        return _json({**session.to_dict(state, since), **told})
+
     @app.post("/api/undo", dependencies=by_number)
     def undo(undone: Reversed, since: Since = None) -> Response:
-        state, items = session.undo(undone.batch)
-        return _json({**session.to_dict(state, since), "undone": items})
+        return reversed_(undone, session.undo, since)
 
     @app.post("/api/redo", dependencies=by_number)
     def redo(redone: Reversed, since: Since = None) -> Response:
-        state, items = session.redo(redone.batch)
-        return _json({**session.to_dict(state, since), "undone": items})
+        return reversed_(redone, session.redo, since)
 
     @app.post("/api/about", dependencies=by_number)
     def about(items: Items) -> Response:

@@ -58,15 +58,15 @@ from fewlabels.labeling.names import is_complete, rank_by_words, solve_named
 from fewlabels.labeling.outputs import LabelRow, make_rows
 from fewlabels.labeling.places import place
 from fewlabels.labeling.project import Project, check_place, is_project
-from fewlabels.labeling.state import State, Told
+from fewlabels.labeling.state import VERSION_BITS, State, Told
 from fewlabels.labeling.subclasses import check_separator
 from fewlabels.labeling.suggestions import LIMITS, list_outliers, suggest
 
 PAUSE = 0.35  # seconds without a decision before the thorough answer is computed
-VERSION_BITS = 48  # of the first version; JavaScript counts exactly up to 2 ** 53
 N_SUGGESTED = 24
 N_CANDIDATES = 6
 N_SIMILAR = 500
+N_SETTLED = 3  # thorough answers that are kept, for undo and redo
 
 
 class Session:
@@ -112,6 +112,7 @@ class Session:
         report(Progress("compare", n, n))
         self._lock = threading.Lock()  # one decision at a time
         self._told = Told(self.collection, sub_classes)
+        self._settled: list[State] = []  # the last ones, with all that takes longer
         self._placing = threading.Lock()
         self._places: NDArray[np.float32] | None = None
         self._wake, self._stop = threading.Event(), threading.Event()
@@ -382,6 +383,18 @@ class Session:
         )
         if last is None:
             return state
+        if (known := self._recall(state)) is not None:  # after undo: what the person saw before
+            n_changed = self._count_changed(last, known)
+            return replace(
+                known,
+                version=version,
+                n_changed=n_changed,
+                class_names=class_names,
+                undo=state.undo,
+                redo=state.redo,
+                people=people,
+                conflicts=conflicts,
+            )
         names = self.collection.names
         suggested = [row for row in last.suggested if state.is_open(names[row])]
         suspicious = [
@@ -397,13 +410,27 @@ class Session:
         before = {name: column for column, name in enumerate(last.active)}
         columns = [before.get(name, -1) for name in active]
         answer = solve_again(self.vectors, numbers, start=last.answer, columns=columns)
-        old, new = np.array(last.active)[last.answer.labels], np.array(active)[answer.labels]
-        changed = [
-            row
+        state = replace(state, answer=answer)
+        return replace(state, n_changed=self._count_changed(last, state))
+
+    def _recall(self, state: State) -> State | None:
+        """A state that was settled before with the same labels and marks."""
+        for known in reversed(self._settled):
+            if (known.active, known.marks, known.given) == (state.active, state.marks, state.given):
+                return known
+        return None
+
+    def _count_changed(self, last: State, state: State) -> int:
+        """How many items, besides those decided, have another label than in the last state."""
+        if last.answer is None or state.answer is None:
+            return 0
+        old = np.array(last.active)[last.answer.labels]
+        new = np.array(state.active)[state.answer.labels]
+        names = self.collection.names
+        return sum(
+            state.given.get(names[row]) == last.given.get(names[row])
             for row in np.flatnonzero(old != new).tolist()
-            if given.get(names[row]) == last.given.get(names[row])
-        ]
-        return replace(state, answer=answer, changed=changed)
+        )
 
     def _solve(self, state: State) -> State:
         """The same state with the thorough answer."""
@@ -487,17 +514,22 @@ class Session:
 
     def _answer(self) -> None:
         """Replace the state by one with the thorough answer, then by one with the outliers."""
-        state = self._settle(self._state)
+        state = self._state
+        if not state.settled:
+            state = self._settle(state)
         with self._lock:
             if not state.settled or self._outdated(state):
                 return
             with suppress(FewLabelsError, sqlite3.Error):  # the session does not need them
                 self._keep(state)
-            state = self._state = replace(state, version=state.version + 1, changed=())
+            if state.searched:  # known from before
+                return
+            state = self._state = replace(state, version=state.version + 1, n_changed=0)
         state = self._search(state)
         with self._lock:
             if state.searched and not self._outdated(state):
                 self._state = replace(state, version=state.version + 1)
+                self._settled = [*self._settled, self._state][-N_SETTLED:]
 
     def _keep(self, state: State) -> None:
         """Write the model's labels to the journal, for other programs to read."""

@@ -24,6 +24,9 @@ class Limits:
     # exchanged, 131 of 176 such labels were wrong in six validation folders, and 131 of 395 found
     # (benchmarks/folders.py --slips).
     contradicted: float = 0.9
+    # Hidden labels below which nothing is called sure: if all four were predicted right, more than
+    # half of all labels are, with 95 % confidence (Wilson); with three, nobody can say so.
+    hidden: int = 4
     outlier: float = 0.5  # probability of belonging to no class from which an item is listed
     good_enough: float = 0.95  # lower end of the accuracy's interval at which labelling may stop
     telling: int = 50  # hidden labels from which the interval is narrow enough to rely on
@@ -37,9 +40,11 @@ LIMITS = Limits()
 def doubtful_below(estimate: Estimate | None) -> float:
     """Confidence below which a label is called doubtful; above 1 while nothing can be estimated.
 
-    Without a hidden label nobody knows how far confidences can be trusted, so none is called sure.
+    From fewer hidden labels nobody knows how far confidences can be trusted: none is called sure.
     """
-    return 2.0 if estimate is None else LIMITS.doubtful
+    if estimate is None or estimate.n_hidden < LIMITS.hidden:
+        return 2.0
+    return LIMITS.doubtful
 
 
 def suggest(

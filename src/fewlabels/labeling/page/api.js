@@ -54,17 +54,33 @@ function complete(answer, since) {
   const labels = since.labels.map((way) => (way < 0 ? way : place[way]));
   const confidence = [...since.confidence];
   const marks = [...since.marks];
-  patch(labels, answer.labels, (code) => code - 1);
-  patch(confidence, answer.confidence, (code) => answer.step * code);
-  patch(marks, answer.marks, String);
-  const outliers = answer.outliers ?? since.outliers.filter(([item]) => marks[item] === "0");
-  return { ...answer, labels, confidence, marks, outliers };
+  const outliers = new Map(since.outliers);
+  const above = new Map(since.above.filter(([, label]) => answer.groups.includes(label)).map(([item, ...about]) => [item, about]));
+  const changed = []; // labels of items that nobody decided, if the decision changed some
+  patch(answer.marks, (item, code) => (marks[item] = String(code)));
+  patch(answer.labels, (item, code) => {
+    labels[item] = code - 1;
+    if (answer.n_changed && since.marks[item] === "0" && marks[item] === "0") changed.push(item);
+  });
+  patch(answer.confidence, (item, code) => (confidence[item] = answer.step * code));
+  patch(answer.outliers, (item, code) => (code ? outliers.set(item, answer.outlier_step * code) : outliers.delete(item)));
+  patch(answer.above, (item, code) => (code ? above.set(item, [answer.groups[code - 1], above.get(item)?.[1]]) : above.delete(item)));
+  patch(answer.above_sure, (item, code) => code && (above.get(item)[1] = answer.step * code));
+  return {
+    ...answer,
+    labels,
+    confidence,
+    marks,
+    changed,
+    outliers: [...outliers].sort(([a, p], [b, q]) => q - p || a - b),
+    above: [...above].map(([item, about]) => [item, ...about]),
+  };
 }
 
-function patch(values, text, read) {
+function patch(text, change) {
   for (let i = 0; i < text.length; i++) {
     const code = text.charCodeAt(i) - UNCHANGED;
-    if (code) values[i] = read(code - 1);
+    if (code) change(i, code - 1);
   }
 }
 

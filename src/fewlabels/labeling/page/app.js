@@ -6,7 +6,7 @@ import { confirm, confirmSection, labelAs, redo, relabel, removeLabels, setMark,
 import { candidates, currentSection, focus, grid, inspect, isLarge, namesNew, relayout, resize } from "./display.js";
 import { fitMap, openMap, setLasso, stepOnMap, zoomMap } from "./map.js";
 import { $, Palette, isMeant, showFormats, toast } from "./panels.js";
-import { acting, className, count, largePicture, mine, noun, outliers, page, views } from "./shared.js";
+import { acting, beginning, className, count, largePicture, mine, noun, outliers, page, views } from "./shared.js";
 
 const ABOVE = 7; // pixels above the first row of a section after a jump to it
 const SETTLE = 400; // milliseconds in which a label that just changed is not confirmed: nobody has read it yet
@@ -451,7 +451,9 @@ try {
   $("title").title = page.project.title;
   $("burst-seconds").textContent = page.project.burst_seconds;
   if (page.project.searchable) Object.assign($("filter"), { placeholder: "Filter; Enter: search  /", title: "Filter by letters; Enter searches by meaning" });
-  if (page.state.classes.length < 2) page.view = "begin";
+  // Whoever began without labels goes on naming kinds, after a reload too.
+  const { classes, marks } = page.state;
+  if (classes.length < 2 || (beginning() && marks.includes("1") && !marks.includes("2"))) page.view = "begin";
   relayout();
   focus(page.layout.order[0]);
   toGrid();

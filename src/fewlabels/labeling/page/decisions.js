@@ -36,8 +36,8 @@ function change(items, send, words, apply, next = follower(items)) {
   page.focused = page.anchor = next;
   relayout({ keep: offset });
   focus(page.focused);
-  submit(send, ({ changed, missing = [] }) => {
-    const others = changed.length ? ` · ${number(changed.length)} ${changed.length === 1 ? "other" : "others"} changed` : "";
+  submit(send, ({ n_changed, missing = [] }) => {
+    const others = n_changed ? ` · ${number(n_changed)} ${n_changed === 1 ? "other" : "others"} changed` : "";
     const gone = missing.length ? ` · left out, as the file is missing: ${number(missing.length)}` : "";
     for (const item of missing) page.missing.add(item);
     toast(words + others + gone);
@@ -126,12 +126,12 @@ export const redo = () => reverse(api.redo, "redo", "Done again");
 function reverse(send, which, said) {
   submit(async () => {
     const batch = received[which];
-    return { ...(batch ? await send(batch.number) : { ...received, undone: [] }), batch };
-  }, ({ undone, batch }) => {
+    return { ...(batch ? await send(batch.number) : { ...received, n_undone: 0 }), batch };
+  }, ({ n_undone, undone, batch }) => {
     if (!batch) return toast(`Nothing to ${which}`);
-    if (!undone.length) return toast("Something else was decided in another window. Look again.");
+    if (!n_undone) return toast("Something else was decided in another window. Look again.");
     toast(`${said}: ${batchWords(batch)}`);
-    if (undone.length === 1 && page.layout.place.has(undone[0])) focus(undone[0]);
+    if (page.layout.place.has(undone)) focus(undone);
   });
 }
 
@@ -178,7 +178,7 @@ export function setState(answer) {
 function receive(answer) {
   const seen = page.focused === null ? "" : className(page.focused);
   setState(answer);
-  page.changed = new Set(answer.changed);
+  page.changed = new Set(answer.changed ?? []);
   forget();
   if (page.focused !== null && className(page.focused) !== seen) page.newLabel = performance.now();
   relayout();
@@ -187,7 +187,7 @@ function receive(answer) {
 
 export function watch() {
   clearTimeout(polling);
-  polling = setTimeout(poll, page.state.searched ? WATCH : POLL);
+  polling = setTimeout(poll, page.state.more ? 0 : page.state.searched ? WATCH : POLL);
 }
 
 async function poll() {

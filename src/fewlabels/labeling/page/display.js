@@ -7,7 +7,7 @@ import { Layout } from "./layout.js";
 import { drawMap, revealOnMap } from "./map.js";
 import { $, color, percent, showCandidates, showClasses, showHistory, showOutliers, showPicture, showProgress } from "./panels.js";
 import { byName, matches, sections } from "./sections.js";
-import { acting, beginning, className, count, doubtful, largePicture, lastLevel, mark, mine, none, noun, number, outliers, page, percentWrong, picture, skipped } from "./shared.js";
+import { acting, anItem, beginning, className, count, doubtful, largePicture, lastLevel, mark, mine, none, noun, number, outliers, page, percentWrong, picture, skipped } from "./shared.js";
 
 const SIZES = [72, 88, 112, 144, 192];
 const DETAILS = 90; // milliseconds without a move before the candidates of an image are requested
@@ -165,7 +165,7 @@ function showBar() {
   $("pinned-swatch").hidden = !ofClass;
   if (ofClass) $("pinned-swatch").style.background = color(section.way);
   const first = section?.key === "none";
-  $("pinned-note").textContent = first ? `Begin: choose ${noun() === "image" ? "an image" : `a ${noun()}`} and name its class` : section?.note ?? "";
+  $("pinned-note").textContent = first ? `Begin: choose ${anItem()} and name its class` : section?.note ?? "";
   $("above").hidden = onWholeMap() || !above || above.key === section?.key;
   $("above").textContent = above?.title ?? "";
   $("rename").hidden = $("pinned-confirm").hidden = !ofClass;

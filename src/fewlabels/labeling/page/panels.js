@@ -1,7 +1,7 @@
 // What is shown around the pictures: classes, progress, the selected picture, the palette.
 
 import { element, twoEnds } from "./grid.js";
-import { count, levels, number, page, plain } from "./shared.js";
+import { beginning, count, levels, number, page, plain } from "./shared.js";
 
 export const $ = (id) => document.getElementById(id);
 
@@ -161,10 +161,11 @@ export function showCandidates(candidates) {
     const [bar, , dot, name, words] = button.children;
     button.disabled = false;
     button.dataset.label = button.title = label;
-    bar.style.width = `${100 * probability}%`;
+    const shown = beginning() ? 0 : probability; // nobody knows yet how far it can be trusted
+    bar.style.width = `${100 * shown}%`;
     dot.style.background = color(page.state.classes.indexOf(label));
     name.textContent = label;
-    words.textContent = probability >= 0.01 ? percent(1000 * probability) : "";
+    words.textContent = shown >= 0.01 ? percent(1000 * shown) : "";
   });
 }
 

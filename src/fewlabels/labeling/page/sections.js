@@ -1,7 +1,7 @@
 // Which images are shown together, in which order.
 
 import { color } from "./panels.js";
-import { className, contested, count, doubtful, levels, mark, mine, none, number, outliers, page, percentWrong, skipped } from "./shared.js";
+import { anItem, className, contested, count, doubtful, levels, mark, mine, none, number, outliers, page, percentWrong, skipped } from "./shared.js";
 
 export function matches(item) {
   if (!page.filter) return true;
@@ -30,7 +30,8 @@ function kinds() {
   const open = (item) => !mine(item) && !skipped(item);
   page.kinds = [...new Set([...page.kinds.filter(open), ...state.suggested.filter(open)])].slice(0, 24);
   const n = state.searched ? outliers().length : 0;
-  const words = [`${count(state.classes.length, "kind")} named`, n && `${count(n, "image")} ${n === 1 ? "looks" : "look"} like none of them`];
+  const first = state.classes.length ? `${count(state.classes.length, "kind")} named` : `choose ${anItem()}, press Enter and name its kind`;
+  const words = [first, n && `${count(n, "image")} ${n === 1 ? "looks" : "look"} like none of them`];
   return [section("begin", "Name the kinds", page.kinds.filter(matches), { captions: true, note: words.filter(Boolean).join(" · ") })];
 }
 

@@ -34,8 +34,8 @@ export const mine = (item) => "1234".includes(mark(item)); // a person or a file
 export const none = (item) => mark(item) === "4";
 export const skipped = (item) => mark(item) === "5";
 export const contested = (item) => mark(item) === "6"; // people decided differently: each needs a decision of its own
-export const beginning = () => !page.state.estimate;
-// Without an estimate of accuracy nothing is called sure.
+// While too few labels can be hidden to estimate the accuracy, nothing is called sure.
+export const beginning = () => page.state.doubtful_below > 1000;
 export const doubtful = (item) =>
   !mine(item) && page.state.labels[item] >= 0 && (beginning() || page.state.confidence[item] < page.state.doubtful_below);
 // Of the labels that nobody gave, how many per cent are wrong by the estimate; 0 without one.
@@ -59,6 +59,7 @@ export const acting = () => (page.selected.size ? [...page.selected] : page.focu
 export const number = (n) => n.toLocaleString("en");
 // Items are called what they are: images, or texts.
 export const noun = () => page.project?.noun ?? "image";
+export const anItem = () => (noun() === "image" ? "an image" : `a ${noun()}`);
 export const count = (n, word) => `${number(n)} ${word === "image" ? noun() : word}${n === 1 ? "" : "s"}`;
 // Names that differ only by case, spaces, hyphens and the like are the same to a person.
 export const plain = (name) => name.normalize("NFKC").toLowerCase().replace(/[\s\-_.]+/g, "");
