@@ -12,6 +12,7 @@ import socket
 import sys
 import threading
 import time
+import warnings
 from contextlib import suppress
 from typing import Any, NoReturn
 
@@ -62,7 +63,9 @@ def _watch_signals() -> None:
             return
         _received.append(number)
         _received_at.append(time.monotonic())
-        sys.unraisablehook = lambda _: None  # of libraries that an interrupt surprises
+        # Of libraries that an interrupt surprises:
+        sys.unraisablehook = lambda _: None
+        warnings.simplefilter("ignore")
         raise KeyboardInterrupt
 
     heard, told = socket.socketpair()

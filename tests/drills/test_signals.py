@@ -117,3 +117,23 @@ def test_signals_to_a_server(drill, features, leftovers, tmp_path):
     words = ["serve", features, "--no-open", "--port", 0]
     rehearse(drill, "signals to a server", (1, 10), words, {}, ready="token=", longest=0.5)
     assert leftovers(tmp_path) == []  # the write-ahead log is gone
+
+
+def test_what_a_signal_cut_off_gives_no_warning():
+    """A server that is interrupted before its first step leaves a coroutine nobody waited for."""
+    program = """
+import os, signal
+from fewlabels.__main__ import _watch_signals
+async def serve(): ...
+_watch_signals()
+started = serve()
+try:
+    os.kill(os.getpid(), signal.SIGTERM)
+    signal.pause()
+except KeyboardInterrupt:
+    pass
+del started
+os._exit(0)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
