@@ -186,6 +186,25 @@ def small_part(report: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
+def speed_part(report: dict[str, Any]) -> list[str]:
+    """Table of benchmarks/results/folder_speed.json."""
+    lines = [
+        "### Time and memory",
+        "",
+        "`benchmarks/folder_speed.py`: 20 classes, 5 labels per class, features of 1,280 columns, "
+        f"{report['processors']} processors. The rows are prepared once; other labels need the "
+        "answer alone, which includes the estimate of accuracy.",
+        "",
+        "| images | prepare, s | answer, s | memory, GB |",
+        "|--:|--:|--:|--:|",
+    ]
+    lines += [
+        f"| {cell['images']:,} | {cell['prepare']} | {cell['answer']} | {cell['gigabytes']} |"
+        for cell in report["cells"]
+    ]
+    return lines
+
+
 def class_sizes_part(report: list[dict[str, Any]]) -> list[str]:
     """Table of benchmarks/results/folder_sizes.json."""
     kinds = [name for name in report[0] if name != "k"]
@@ -628,6 +647,7 @@ PARTS: tuple[tuple[str, Callable[[dict[str, Any]], list[str]]], ...] = (
     ("h200", gpu_part),
     ("folders", folder_part),
     ("folders_small", small_part),
+    ("folder_speed", speed_part),
     ("folder_sizes", class_sizes_part),
     ("folder_slips", slips_part),
     ("tables", tables_part),
