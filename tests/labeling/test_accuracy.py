@@ -1,6 +1,7 @@
 """The estimate from hidden labels: honest, bounded, absent where it cannot be made."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -180,6 +181,16 @@ def test_without_hidden_labels_only_the_given_ones_are_certain(blobs, hide):
     labels = hide(blobs.labels, 1)
     found = estimate_sizes(solve(prepare(blobs.features), labels, n_way=4), labels)
     assert [size.low for size in found] == [1] * 4
+
+
+def test_sizes_where_all_items_left_are_of_one_class(make_blobs):
+    blobs = make_blobs(spread=0.1)
+    labels = np.where((blobs.labels > 0) | (np.arange(len(blobs)) < 4), blobs.labels, -1)
+    answer = solve(prepare(blobs.features), labels, n_way=4)
+    exact = replace(answer, probabilities=np.eye(4, dtype=np.float32)[blobs.labels])
+    first, *others = estimate_sizes(exact, labels)
+    assert [(size.low, size.high) for size in others] == [(30, 30)] * 3
+    assert first.low <= 30 <= first.high
 
 
 def test_items_of_no_class_are_not_counted(blobs, hide):

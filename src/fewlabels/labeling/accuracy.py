@@ -226,7 +226,7 @@ def _leak_limit(
     """Most probability of a class that an item of another class has on average, (W,).
 
     Upper end of the 95 % interval of the mean over hidden labels of the other classes, which count
-    by their mass. 1 where no two classes have hidden labels.
+    by their size. 1 where no two classes have hidden labels.
 
     Args:
         mass: Sum of the probabilities of each class, (W,).
@@ -240,7 +240,7 @@ def _leak_limit(
     p = held_out[order].astype(np.float64)
     means = np.add.reduceat(p, first) / n[:, None]  # by class of the hidden label, (J, W)
     squares = np.add.reduceat(p**2, first) - n[:, None] * means**2
-    weights = np.maximum(mass[ways], np.finfo(np.float64).tiny)
+    weights = mass[ways] + 1  # a class without mass counts too
 
     def of_others(x: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
         """Sums over the classes of hidden labels without class c, (J, W) or (J, 1) -> (W,)."""
