@@ -209,9 +209,9 @@ def estimate_sizes(
     variance = (p * (1 - p)).sum(axis=0)
     half = Z95 * np.sqrt(variance) + settings.size_error * variance
     rows, held_out = hidden_probabilities(answer, labels)
-    leak = _leak_limit(mass, labels[rows], held_out)
-    # n items of a class and the leak of all others have this mass: n + (len(p) - n) leak = mass.
-    least = np.maximum(mass - len(p) * leak, 0) / np.maximum(1 - leak, np.finfo(np.float64).tiny)
+    rate = _false_positive_limit(mass, labels[rows], held_out)
+    # n items of a class and false positives of all others: n + (len(p) - n) rate = mass.
+    least = np.maximum(mass - len(p) * rate, 0) / np.maximum(1 - rate, np.finfo(np.float64).tiny)
     low = given + np.floor(np.maximum(np.minimum(mass - half, least), 0))
     high = given + np.minimum(np.ceil(mass + half), len(p))
     return [
@@ -220,10 +220,10 @@ def estimate_sizes(
     ]
 
 
-def _leak_limit(
+def _false_positive_limit(
     mass: NDArray[np.float64], hidden: NDArray[np.int64], held_out: NDArray[np.float32]
 ) -> NDArray[np.float64]:
-    """Most probability of a class that an item of another class has on average, (W,).
+    """False-positive rate of each class at most: its mean probability for items of others, (W,).
 
     Upper end of the 95 % interval of the mean over hidden labels of the other classes, which count
     by their size. 1 where no two classes have hidden labels.
