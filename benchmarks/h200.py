@@ -3,7 +3,9 @@
 Where class sizes are estimated, all is in float64, and "gather and Gram" includes the neighborhood
 features.
 
-python benchmarks/h200.py FEATURES.npy OUT.json      (FEATURES: rows in blocks of 600 a class)
+    python benchmarks/h200.py FEATURES.npy OUT.json [METHOD]
+
+FEATURES: rows in blocks of 600 per class. METHOD: measure the cells of this method alone.
 """
 
 import json
@@ -58,9 +60,8 @@ def timed(function, repeats: int = 7) -> dict[str, float]:
     return {"median_s": statistics.median(seconds), "min_s": min(seconds), "max_s": max(seconds)}
 
 
-def main(path: str, out: str) -> None:
-    """Run everything and write one JSON file."""
-    TritonEngine.estimates_sizes = True
+def main(path: str, out: str, only: str = "") -> None:
+    """Run everything, or the cells of one method, and write one JSON file."""
     features = read_features(path, per_class=600)
     report = {
         "gpu": torch.cuda.get_device_name(),
@@ -81,6 +82,8 @@ def main(path: str, out: str) -> None:
         (1, "map-auto", 640),
         (5, "map-auto", 640),
     ):
+        if only and name != only:
+            continue
         used = features if dim == features.dim else widened(features, dim)
         method = configure(name, n_shot=n_shot, dataset="cifar-fs").decide(
             torch.as_tensor(used.features)

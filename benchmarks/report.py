@@ -13,6 +13,7 @@ TITLES = {
     "kmeans": "PT+K-Means",
     "soft-kmeans": "PT+soft K-Means",
     "map": "PT+MAP",
+    "map-auto": "PT+MAP, sizes estimated (map-auto)",
 }
 
 

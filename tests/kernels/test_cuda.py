@@ -37,7 +37,6 @@ class Engine(TritonEngine):
     """The engine on the device of these tests."""
 
     device = DEVICE
-    estimates_sizes = True
 
 
 @pytest.mark.parametrize(("name", "settings"), SETTINGS, ids=IDS)

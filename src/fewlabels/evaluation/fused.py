@@ -261,9 +261,6 @@ class TritonEngine(_FusedEngine):
     device = "cuda"
     soft_doubt = CUDA_SOFT_DOUBT
     estimates_in_float64 = True  # as the neighbors of a row are chosen in float64
-    # Off until these kernels have run on a GPU; the readable code estimates instead.
-    # tests/kernels/test_cuda.py and benchmarks/h200.py switch it on.
-    estimates_sizes = False
 
     def chunk_size(self, n_rows: int, dim: int) -> int:  # noqa: ARG002 - the gathering is cut into pieces below
         """See `Engine`."""
@@ -275,7 +272,7 @@ class TritonEngine(_FusedEngine):
         n_rows = episodes.support.shape[1] + episodes.query.shape[1]
         if estimates(method):  # other sizes by the readable code alone
             wide = self._rows.raw.shape[1] >= n_rows and episodes.query.shape[1] >= episodes.n_way
-            if not (self.estimates_sizes and wide):
+            if not wide:
                 return False
         return super()._fits(method, episodes) and cuda.fits(episodes.n_way, n_rows)
 
