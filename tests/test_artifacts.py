@@ -33,6 +33,7 @@ STATED = {
     "cub/resnet18": 92.98,
     "cub/resnet18-112": 93.27,
     "cub/resnet18-dct": 93.42,
+    "cub/wrn28-10-dct": 93.95,
     "cifar-fs/conv4": 54.55,
 }
 
@@ -91,6 +92,7 @@ def test_the_stated_accuracy_is_found_again(folder):
         ("cub/resnet18", "cub/resnet18-dct"),
         ("cub/resnet12", "cub/resnet12-dct"),
         ("cub/resnet12", "cub/resnet18-112"),
+        ("cub/resnet12", "cub/wrn28-10-dct"),
     ],
 )
 def test_two_streams_hold_the_same_images_in_the_same_order(names):
@@ -108,6 +110,7 @@ def test_two_streams_hold_the_same_images_in_the_same_order(names):
     [
         ("cifar-fs", ("wrn28-10-48", "wrn28-10-dct"), 90.80),
         ("cub", ("resnet12", "resnet12-dct", "resnet18-dct"), 94.56),
+        ("cub", ("resnet12", "resnet12-dct", "resnet18-dct", "wrn28-10-dct"), 94.77),
     ],
 )
 def test_streams_side_by_side_have_the_stated_accuracy(dataset, names, stated):

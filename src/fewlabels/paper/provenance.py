@@ -14,6 +14,7 @@ METRICS = "metrics.json"  # beside the features: what `fewlabels train` recorded
 VIEWS = {"flip": "two views", "ten": "ten views"}  # averaged per image; the paper has one view
 BACKBONES = {  # as the paper spells them
     "wrn28-10": "WRN",
+    "wrn28-10-dct": "WRN on DCT coefficients",
     "resnet18": "ResNet18",
     "resnet18-112": "ResNet18 at 112 px",
     "resnet12": "ResNet12",
