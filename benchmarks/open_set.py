@@ -14,9 +14,10 @@ EOL: l_ik = 10 (exp(e_k) cos(x_i, m_k) + d_k), inlier probability
     v = sigmoid(logsumexp_k l - log W + log b), p = v softmax(l); Adam (rate 0.01, 50 steps) on m, e
     and d of cross-entropy(support) + conditional entropy / W + divergences of the mean class part
     and of the outlier part from 1/W and b. The assumed part b of outliers is told: 0.5, 0.3 and 0.7
-    for the three mixtures. Rows are centered by their joint mean here, because a features file
-    does not hold the mean of the base classes.
-Ours: labels of `map-folder`, score `confidence.outlier_probabilities` of its rows.
+    for the three mixtures; "untold" is EOL with b = 0.5 for all of them. Rows are centered by their
+    joint mean here, because a features file does not hold the mean of the base classes.
+Ours: labels of `folder`, which `fewlabels label` runs, and the score of its column none_of_these,
+`confidence.outlier_probabilities`.
 """
 
 import argparse
@@ -40,6 +41,7 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "open_set.json"
 SETS = ("cifar-fs/wrn28-10", "cub/resnet18")
 MIXTURES = {(15, 15): 0.5, (25, 5): 0.3, (5, 25): 0.7}  # EOL's b
+UNTOLD = 0.5  # EOL's b where the part of outliers is not known
 W = 5
 
 
@@ -127,7 +129,7 @@ def main() -> None:
                 support, query = x[drawn.support[:, known]], x[drawn.query]
                 y = torch.as_tensor(drawn.support_labels[:, known])
                 truth = torch.as_tensor(drawn.query_labels)
-                method = configure("map-folder", n_shot=n_shot).decide(x)
+                method = configure("folder", n_shot=n_shot).decide(x)
                 ours = answer(method, support, y, query, n_way=W)
                 labels = ours.assignment.labels
                 score = outlier_probabilities(ours.support, y, ours.query, labels)
@@ -137,6 +139,7 @@ def main() -> None:
                     "ours": (labels, score),
                     "oslo": oslo(s, y, q),
                     "eol": eol(s, y, q, b),
+                    "eol, untold": eol(s, y, q, UNTOLD),
                 }
                 for who, (guess, rated) in answers.items():
                     found = measure(guess, rated, truth)

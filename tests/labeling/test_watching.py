@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -141,6 +142,30 @@ def test_the_command_says_each_line_once_and_ends_on_ctrl_c(photos, model, tmp_p
         ("leek-1.png", "leek"),
         ("plum-3.png", "plum"),
     ]
+
+
+def test_a_second_watch_that_appends_to_a_file_writes_no_second_header(photos, model, tmp_path):
+    inbox, labels = tmp_path / "inbox", tmp_path / "labels.csv"
+    inbox.mkdir()
+    words = [sys.executable, "-m", "fewlabels", "watch", str(inbox), "--model", str(model)]
+    for name in ("leek-0.png", "plum-3.png"):
+        shutil.copy(photos / name, inbox)
+        with labels.open("a") as file:
+            watcher = subprocess.Popen(
+                [*words, "--interval", "0.05", "--device", "cpu"],
+                stdout=file,
+                stderr=subprocess.DEVNULL,
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+            )
+        try:
+            while name not in labels.read_text() and watcher.poll() is None:
+                time.sleep(0.02)
+            watcher.send_signal(signal.SIGINT)
+            assert watcher.wait(timeout=600) == 130
+        finally:
+            watcher.kill()
+    rows = list(csv.DictReader(io.StringIO(labels.read_text())))
+    assert [row["path"] for row in rows] == ["leek-0.png", "leek-0.png", "plum-3.png"]
 
 
 def test_an_archive_is_refused_before_anything_is_said(photos, model, tmp_path):

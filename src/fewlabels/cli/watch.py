@@ -1,6 +1,8 @@
 """`fewlabels watch`: labels of images as they arrive in a folder."""
 
 import json
+import os
+import stat
 import sys
 import time
 from pathlib import Path
@@ -44,6 +46,8 @@ def watch_command(
 ) -> None:
     """Label images as they arrive in a folder, until Ctrl-C: CSV on stdout, a line per image.
 
+    A file that has lines already gets no second header.
+
     fewlabels watch inbox --model groceries.safetensors >> labels.csv
     """
     require_path(folder)
@@ -64,7 +68,7 @@ def watch_command(
         arriving = watch_folder(
             folder, predictor, wait=wait, abstain=abstain, skip_existing=skip_existing
         )
-        if not as_json:
+        if not (as_json or _continues_a_file()):
             typer.echo(to_csv([]), nl=False)
         say(f"Watching {folder}; Ctrl-C stops.")
         for rows, remarks in arriving:
@@ -77,3 +81,12 @@ def watch_command(
             sys.stdout.flush()
     except KeyboardInterrupt:
         end_interrupted(f"{count(n, 'image')} labelled.")
+
+
+def _continues_a_file() -> bool:
+    """Whether stdout is a file that has lines already, as with >> in a shell."""
+    try:
+        found = os.fstat(sys.stdout.fileno())
+    except (OSError, ValueError):  # no file behind it
+        return False
+    return stat.S_ISREG(found.st_mode) and found.st_size > 0
