@@ -20,6 +20,7 @@ from fewlabels.methods.ilpc import assign_ilpc
 from fewlabels.methods.kmeans import assign_kmeans
 from fewlabels.methods.label_spreading import assign_label_spreading
 from fewlabels.methods.laplacianshot import assign_laplacianshot
+from fewlabels.methods.learned import assign_learned
 from fewlabels.methods.manifold import assign_manifold
 from fewlabels.methods.map import assign_map, assign_soft_kmeans
 from fewlabels.methods.matching import assign_matching
@@ -48,12 +49,13 @@ UPDATED = (
     assign_tafssl,
     assign_tim,
 )
+STEPPED = (assign_learned, assign_map, assign_soft_kmeans)
 CLASSIFIERS = pytest.mark.parametrize(
     "classify",
     [
         *(assign_nearest, assign_kmeans, assign_soft_kmeans, assign_map),
         *(assign_bdcspn, assign_dsn, assign_label_spreading, *UPDATED),
-        *(assign_ilpc, assign_matching, assign_svm, assign_unem),
+        *(assign_ilpc, assign_learned, assign_matching, assign_svm, assign_unem),
     ],
 )
 LINES = pytest.mark.parametrize(
@@ -137,7 +139,7 @@ def steps(classify) -> dict[str, int]:
         return {"n_updates": 3}
     if classify is assign_ilpc:
         return {"n_epochs": 10}
-    return {"n_steps": 3} if classify in (assign_map, assign_soft_kmeans) else {}
+    return {"n_steps": 3} if classify in STEPPED else {}
 
 
 def assert_same_labels(got: Tensor, expected: Tensor, plan: Tensor) -> None:

@@ -132,7 +132,9 @@ def assign_map(
         knob.check(value)
     prior = as_prior(prior)
     if lam != AUTO and not prior.estimated:
-        return _assign(support, support_labels, query, n_way, float(lam), alpha, n_steps, prior)
+        return assign_known(
+            support, support_labels, query, n_way, float(lam), alpha, n_steps, prior
+        )
     prepare_episode(support, support_labels, query, n_way)  # refuses what cannot be used
     exact = torch.float64 in (support.dtype, query.dtype)
     support, query = (x.double() if exact else x.float() for x in (support, query))
@@ -146,7 +148,7 @@ def assign_map(
     )
     estimating = prior.estimated and query.shape[1] >= n_way
     assumed = prior if estimating or not prior.estimated else Free()
-    found = _assign(support, support_labels, query, n_way, sharp, alpha, n_steps, assumed)
+    found = assign_known(support, support_labels, query, n_way, sharp, alpha, n_steps, assumed)
     if not estimating:
         return found
     return assign_estimated(
@@ -161,7 +163,7 @@ def assign_map(
     )
 
 
-def _assign(
+def assign_known(
     support: Tensor,
     support_labels: Tensor,
     query: Tensor,
