@@ -39,11 +39,13 @@ FEATURES = ("cifar-fs/wrn28-10", "cub/resnet18")  # whose validation classes mak
 # The numbers that choose something; the others keep a formula finite, or bound time and memory.
 FOLDER = (
     "n_components",
+    "most_components",
+    "rows_per_component",
     "whitening_variance",
     "shrinkage",
     "n_rounds",
+    "gaussian_weight",
     "graph_weight",
-    "temperature",
     "n_groups",
     "weights",
     "weight_spread",

@@ -306,6 +306,36 @@ def test_labels_that_do_not_come_in_bursts_are_hidden_one_by_one():
     assert labelled_alike(None, even) is None
 
 
+@pytest.mark.parametrize(("n_rows", "expected"), [(600, 256), (1600, 400), (2400, 512)])
+def test_many_rows_keep_more_principal_components(n_rows, expected):
+    x = torch.tensor(np.random.default_rng(0).normal(size=(n_rows, 700)), dtype=torch.float32)
+    assert prepare_rows(x).whitened.shape == (n_rows, expected)
+
+
+def test_gaussian_classes_stay_near_the_regression(monkeypatch):
+    """Without weight for Gaussian classes and neighbors nothing but the regression is left."""
+    x, labels = blobs(spread=3.0)
+    shown = few(labels, 3)
+    support, given, query = (each[0] for each in split(x, shown))
+    rows = prepare_rows(torch.cat([support, query]))
+    first = torch.arange(len(given))
+    start = torch.randn(len(x), 4, generator=torch.Generator().manual_seed(0)).log_softmax(dim=-1)
+    products = rows.whitened.T @ rows.whitened
+
+    def answer(**weights):
+        changed = dataclasses.replace(folder.CONSTANTS, **weights)
+        monkeypatch.setattr(folder, "CONSTANTS", changed)
+        return folder._log_gaussian(rows, products, first, one_hot(given, 4, torch.float32), start)
+
+    alone = answer(gaussian_weight=0.0, graph_weight=0.0)
+    np.testing.assert_allclose(alone, start, atol=1e-5)
+    apart = [
+        float((answer(gaussian_weight=b, graph_weight=0.0) - start).abs().mean())
+        for b in (0.05, 0.2, 0.8)
+    ]
+    assert apart == sorted(apart)
+
+
 def test_few_rows_are_hardly_whitened():
     """Their covariance is mostly noise; that of many rows tells where classes differ."""
 

@@ -7,16 +7,20 @@ work; each is the best one somewhere:
 1. *Logistic regression* on neighborhood features (`preprocess.smoothing`: within-class whitening,
    neighbor means appended), fitted on the labelled rows: log p1. Best with many labels.
 2. *Gaussian classes with one shared covariance*, fitted to all rows by expectation maximisation
-   (semi-supervised linear discriminant analysis), started from p1:
+   (semi-supervised linear discriminant analysis) beside p1 and the graph of nearest neighbors W
+   (label spreading, Zhou et al. 2004): log p2, a product of three experts (Hinton 2002).
 
        mu_j = sum_i P_ij z_i / n_j            n_j = sum_i P_ij, labelled rows fixed
        S    = (1 - s) S_within + s tr(S_within) / D I            (shrinkage, Friedman 1989)
-       P_ij ~ exp((mu_j' S^-1 z_i - mu_j' S^-1 mu_j / 2 + g (W P)_ij) / T) (n_j + 1)
+       P_ij ~ p1_ij exp(b (mu_j' S^-1 z_i - mu_j' S^-1 mu_j / 2) + g (W P)_ij)
 
-   with W the graph of nearest neighbors (label spreading, Zhou et al. 2004) and class sizes n_j
-   estimated on the way (Saerens et al. 2002): log p2. Best with few labels and many rows.
+   It starts from p1 and stays near it, as far as the rows agree. Best with few labels and many
+   rows.
 3. *MAP* with estimated class sizes (`methods.map`): log p3. Best with few labels and few rows, or
    uneven classes.
+
+Before that, the rows are reduced to principal components. A covariance of more columns needs more
+rows, so a large folder keeps more components.
 
 They err in different ways. Their log probabilities are added with weights,
 
@@ -75,13 +79,16 @@ class FolderConstants:
     `benchmarks/sensitivity.py folder` measures what each is worth.
     """
 
-    n_components: int = 256  # principal components of the rows that are kept
+    # Principal components of the rows that are kept: at least, at most, and rows for one of them.
+    n_components: int = 256
+    most_components: int = 512  # also time
+    rows_per_component: float = 4.0
     whitening_variance: float = 3.0  # mean variance of the whitening, next to the 1; of many rows
     shrinkage: float = 0.3  # s, of the shared covariance towards a multiple of the identity
     least_variance: float = 1e-3  # of a class, as a fraction of the mean variance of all rows
     n_rounds: int = 4  # of expectation maximisation
-    graph_weight: float = 5.0  # g
-    temperature: float = 2.0  # T
+    gaussian_weight: float = 0.2  # b
+    graph_weight: float = 4.0  # g
     n_groups: int = 5  # of labels that are hidden at a time
     # Of labelled to other rows with a labelled near-duplicate: on the groceries at most 1.4 for
     # random labels, 2 to 20 per class, and at least 1.6 for labels in bursts of 2 to 5.
@@ -89,7 +96,7 @@ class FolderConstants:
     map_rows: int = 1000  # unlabelled rows beside which MAP predicts hidden labels; time
     # Weights of log p1, log p2 and log p3 that suit validation folders at 1 to 20 labels per class,
     # and the standard deviation of their prior, as a fraction of each weight.
-    weights: tuple[float, ...] = (0.8, 0.04, 0.12)
+    weights: tuple[float, ...] = (0.5, 0.1, 0.08)
     weight_spread: float = 0.3
     n_size_rounds: int = 10  # of the class sizes, after the models are joined
     newton_steps: int = 30  # most, to find the weights
@@ -145,7 +152,9 @@ class FolderRows(NamedTuple):
 
 def prepare_rows(x: Tensor) -> FolderRows:
     """Principal components, whitening, neighbor means and graph of all rows, (N, D)."""
-    z = principal_components(x.float(), CONSTANTS.n_components)
+    n_components = round(len(x) / CONSTANTS.rows_per_component)
+    n_components = min(max(n_components, CONSTANTS.n_components), CONSTANTS.most_components)
+    z = principal_components(x.float(), n_components)
     # Few rows do not tell a covariance of many columns: they are whitened less.
     columns = min(CONSTANTS.n_components, x.shape[1])
     reliability = len(x) ** 2 / (len(x) ** 2 + columns**2)
@@ -211,7 +220,8 @@ def _assign(
         return plan, x.mean(dim=0, keepdim=True), x.new_zeros(1), held_out
     rows = prepare_rows(x) if rows is None else rows
     shown, unlabelled = torch.arange(len(x), device=x.device).tensor_split([n_support])
-    logs = _log_probabilities(rows, shown, labels, n_way, unlabelled)
+    products = rows.whitened.T @ rows.whitened
+    logs = _log_probabilities(rows, products, shown, labels, n_way, unlabelled)
     hidden_logs = torch.full((len(logs), n_support, n_way), torch.nan, device=x.device)
     beside = unlabelled[:: max(1, len(unlabelled) // CONSTANTS.map_rows)]
     alike = labelled_alike(rows.alike, torch.arange(len(x), device=x.device) < n_support)
@@ -219,7 +229,7 @@ def _assign(
         rest = torch.ones(n_support, dtype=torch.bool, device=x.device)
         rest[group] = False
         wanted = torch.cat([group, beside])
-        predicted = _log_probabilities(rows, shown[rest], labels[rest], n_way, wanted)
+        predicted = _log_probabilities(rows, products, shown[rest], labels[rest], n_way, wanted)
         hidden_logs[:, group] = predicted[:, group]
     members = one_hot(labels, n_way, x.dtype)
     weights = fit_weights(
@@ -240,12 +250,13 @@ def _weigh(logs: Tensor, weights: Tensor) -> Tensor:
 
 
 def _log_probabilities(
-    rows: FolderRows, shown: Tensor, labels: Tensor, n_way: int, wanted: Tensor
+    rows: FolderRows, products: Tensor, shown: Tensor, labels: Tensor, n_way: int, wanted: Tensor
 ) -> Tensor:
     """Log p1, log p2 and log p3 of all rows, (3, N, W), from the labels of some of them.
 
     Args:
         rows: Of the folder.
+        products: z' z of the whitened rows z.
         shown: Rows that have a label.
         labels: Their labels.
         n_way: Number of classes.
@@ -254,7 +265,7 @@ def _log_probabilities(
     members = one_hot(labels, n_way, rows.joined.dtype)
     slopes, offsets = fit_regression(rows.joined[shown], labels, n_way)
     first = (rows.joined @ slopes + offsets).log_softmax(dim=-1)
-    second = _log_gaussian(rows, shown, members, first)
+    second = _log_gaussian(rows, products, shown, members, first)
     third = torch.full_like(first, torch.nan)
     third[wanted] = _log_map(rows, shown, labels, n_way, wanted)
     return torch.stack([first, second, third]).clamp_min(CONSTANTS.smallest_log)
@@ -277,21 +288,23 @@ def _log_map(rows: FolderRows, shown: Tensor, labels: Tensor, n_way: int, wanted
     return found.plan[0].to(rows.joined).log()
 
 
-def _log_gaussian(rows: FolderRows, shown: Tensor, members: Tensor, start: Tensor) -> Tensor:
-    """Log probabilities of Gaussian classes with one covariance, (N, W)."""
+def _log_gaussian(
+    rows: FolderRows, products: Tensor, shown: Tensor, members: Tensor, start: Tensor
+) -> Tensor:
+    """Log probabilities of Gaussian classes beside those of the start and of neighbors, (N, W)."""
     z, log = rows.whitened, start
-    products = z.T @ z
     for _ in range(CONSTANTS.n_rounds):
         plan = log.exp()
         plan[shown] = members
         slopes, offsets = _discriminants(z, plan, products)
-        near = CONSTANTS.graph_weight / CONSTANTS.temperature * torch.sparse.mm(rows.graph, plan)
-        log = (z @ slopes + offsets + near).log_softmax(dim=-1)
+        near = CONSTANTS.graph_weight * torch.sparse.mm(rows.graph, plan)
+        gaussian = CONSTANTS.gaussian_weight * (z @ slopes + offsets)
+        log = (start + gaussian + near).log_softmax(dim=-1)
     return log
 
 
 def _discriminants(z: Tensor, plan: Tensor, products: Tensor) -> tuple[Tensor, Tensor]:
-    """Linear discriminant functions of classes with one covariance, (D, W) and (W,).
+    """Linear discriminant functions of classes of one size and covariance, (D, W) and (W,).
 
     Args:
         z: Rows, (N, D).
@@ -307,8 +320,8 @@ def _discriminants(z: Tensor, plan: Tensor, products: Tensor) -> tuple[Tensor, T
     scale = torch.maximum(within.diagonal().mean(), least).clamp_min(tiny**0.5)
     shrunk = (1 - CONSTANTS.shrinkage) * within
     shrunk.diagonal().add_(CONSTANTS.shrinkage * scale)
-    slopes = torch.linalg.solve(shrunk, means.T) / CONSTANTS.temperature
-    return slopes, (sizes + 1).log() - (means.T * slopes).sum(dim=0) / 2
+    slopes = torch.linalg.solve(shrunk, means.T)
+    return slopes, -(means.T * slopes).sum(dim=0) / 2
 
 
 def labelled_alike(alike: Tensor | None, known: Tensor) -> Tensor | None:
@@ -456,15 +469,16 @@ def _later(x: Tensor, plan: Tensor) -> tuple[Tensor, Tensor]:
     """
     halves = torch.arange(len(x), device=x.device) % 2 == 0
     scores = torch.empty_like(plan)
+    log_sizes = (plan.sum(dim=0) + 1).log()
     products = [x[half].T @ x[half] for half in (halves, ~halves)]
     for half, inner in zip((halves, ~halves), products, strict=True):
         slopes, offsets = _discriminants(x[half], plan[half], inner)
-        scores[~half] = x[~half] @ slopes + offsets
+        scores[~half] = x[~half] @ slopes + offsets + log_sizes
     scores = scores.log_softmax(dim=-1).clamp_min(CONSTANTS.smallest_log)
     some = slice(None, None, max(1, len(x) // CONSTANTS.map_rows))
     sharpness = fit_weights(scores[None, some], plan[some], prior=(1.0,), spread=1.0)
     slopes, offsets = _discriminants(x, plan, products[0] + products[1])
-    return linear_rules(sharpness * slopes.T, sharpness * offsets, LAM)
+    return linear_rules(sharpness * slopes.T, sharpness * (offsets + log_sizes), LAM)
 
 
 register(

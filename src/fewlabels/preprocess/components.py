@@ -1,4 +1,4 @@
-"""Principal components of rows, by a randomised range finder (Halko, Martinsson and Tropp 2011)."""
+"""Principal components by randomised subspace iteration (Halko, Martinsson and Tropp 2011)."""
 
 import torch
 from torch import Tensor
@@ -20,10 +20,11 @@ def principal_components(x: Tensor, n: int, *, seed: int = 0) -> Tensor:
         whole: Tensor = rotated[:, :n] * sizes[:n]
         return whole
     generator = torch.Generator().manual_seed(seed)
-    start = torch.randn(x.shape[1], n + OVERSAMPLING, generator=generator).to(x)
-    basis = torch.linalg.qr(centered @ start).Q
+    axes = torch.randn(x.shape[1], n + OVERSAMPLING, generator=generator).to(x)
     for _ in range(POWER_ITERATIONS):
-        basis = torch.linalg.qr(centered @ (centered.T @ basis)).Q
-    _, _, axes = torch.linalg.svd(basis.T @ centered, full_matrices=False)
-    coordinates: Tensor = centered @ axes[:n].T
-    return coordinates
+        axes = torch.linalg.qr(centered.T @ (centered @ axes)).Q
+    coordinates = centered @ axes
+    # Eigenvectors in the order of falling eigenvalues.
+    rotation = torch.linalg.eigh(coordinates.T @ coordinates).eigenvectors.flip(1)
+    main: Tensor = coordinates @ rotation[:, :n]
+    return main
