@@ -166,7 +166,7 @@ def test_bad_input_ends_in_one_line(here, tmp_path, words, expected):
 
 
 def test_features_of_another_dataset_are_refused(here, novel, tmp_path):
-    words = [str(word).replace("cifar-fs", "cub") for word in novel]
+    words = [str(word).replace("cifar-fs:wrn28-10", "cub:resnet12") for word in novel]
     done = here("reproduce", "table5", *words, "--output", tmp_path / "out")
     assert done.code == 2
     assert "the novel classes of cub must be 50, got 20" in done.stderr

@@ -19,12 +19,13 @@ def principal_components(x: Tensor, n: int, *, seed: int = 0) -> Tensor:
         rotated, sizes, _ = torch.linalg.svd(centered, full_matrices=False)
         whole: Tensor = rotated[:, :n] * sizes[:n]
         return whole
+    # In float64: the products square the singular values, and float32 would lose the small ones.
+    centered = centered.double()
     generator = torch.Generator().manual_seed(seed)
-    axes = torch.randn(x.shape[1], n + OVERSAMPLING, generator=generator).to(x)
+    axes = torch.randn(x.shape[1], n + OVERSAMPLING, generator=generator).to(centered)
     for _ in range(POWER_ITERATIONS):
         axes = torch.linalg.qr(centered.T @ (centered @ axes)).Q
     coordinates = centered @ axes
     # Eigenvectors in the order of falling eigenvalues.
     rotation = torch.linalg.eigh(coordinates.T @ coordinates).eigenvectors.flip(1)
-    main: Tensor = coordinates @ rotation[:, :n]
-    return main
+    return (coordinates @ rotation[:, :n]).to(x)
