@@ -388,8 +388,8 @@ def fit_weights(logs: Tensor, targets: Tensor, *, prior: Sequence[float], spread
     """Weights of log probabilities that fit the targets best, (C, n, W), (n, W) -> (C,).
 
     They maximise sum_nw t_nw log softmax(sum_c w_c logs_c)_nw - sum_c (w_c / prior_c - 1)^2 /
-    (2 spread^2): a convex problem, solved by Newton's method. Rows with NaN are not used, and
-    weights are not negative.
+    (2 spread^2): a convex problem, solved by Newton's method, with a shorter step where the whole
+    one goes too far. Rows with NaN are not used, and weights are not negative.
     """
     expected = torch.tensor(prior, dtype=torch.float64)
     precision = (spread * expected) ** -2
@@ -397,6 +397,11 @@ def fit_weights(logs: Tensor, targets: Tensor, *, prior: Sequence[float], spread
     z, t = logs[:, used].double().cpu(), targets[used].double().cpu()
     true = (t * z).sum(dim=-1)  # (C, n)
     weights = expected
+
+    def loss(weights: Tensor) -> Tensor:
+        log = torch.einsum("c,cnw->nw", weights, z).log_softmax(dim=-1)
+        return (precision * (weights - expected).square()).sum() / 2 - (t * log).sum()
+
     for _ in range(CONSTANTS.newton_steps):
         p = torch.einsum("c,cnw->nw", weights, z).softmax(dim=-1)
         mean = (p * z).sum(dim=-1)  # (C, n)
@@ -404,6 +409,9 @@ def fit_weights(logs: Tensor, targets: Tensor, *, prior: Sequence[float], spread
         hessian = torch.einsum("nw,cnw,dnw->cd", p, z, z) - mean @ mean.T
         hessian += torch.diag(precision)
         moved = (weights - torch.linalg.solve(hessian, gradient)).clamp_min(0.0)
+        before = loss(weights)
+        while (moved - weights).abs().max() >= CONSTANTS.weight_tolerance and loss(moved) > before:
+            moved = (moved + weights) / 2
         if (moved - weights).abs().max() < CONSTANTS.weight_tolerance:
             break
         weights = moved

@@ -28,4 +28,5 @@ def principal_components(x: Tensor, n: int, *, seed: int = 0) -> Tensor:
     coordinates = centered @ axes
     # Eigenvectors in the order of falling eigenvalues.
     rotation = torch.linalg.eigh(coordinates.T @ coordinates).eigenvectors.flip(1)
-    return (coordinates @ rotation[:, :n]).to(x)
+    main: Tensor = (coordinates @ rotation[:, :n]).to(x)
+    return main
