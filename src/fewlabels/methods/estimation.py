@@ -22,6 +22,7 @@ probabilities. Neural Computation 14(1), 2002.
 
 from dataclasses import dataclass
 from math import log, sqrt
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -85,14 +86,43 @@ def assign_estimated(
 
     In a batch, the plan is that of the episode alone within 1e-3 in float32, 1e-6 in float64.
     """
-    n_query = query.shape[1]
     members = one_hot(support_labels, n_way, support.dtype)
-    free = free_plan(wide[0], members, wide[1], lam=lam, alpha=alpha)
-    without_prior = free_plan(wide[0], members, wide[1], lam=lam, alpha=alpha, prior=False)
-    for_free = log_evidence(wide[0], members, wide[1], free, lam=lam, solve=False)
-    for_equal = log_evidence(wide[0], members, wide[1], equal.plan, lam=lam, solve=True)
-    certainty = free_weight(without_prior.sum(dim=-2), for_free - for_equal, n_query)
-    plan = certainty[:, None, None] * free + (1 - certainty)[:, None, None] * equal.plan
+    found = weigh_plans(wide[0], members, wide[1], equal.plan, lam=lam, alpha=alpha)
+    decided = assign_plan(support, members, query, found.plan, lam=lam, certainty=found.certainty)
+    return decided._replace(
+        n_iterations=equal.n_iterations + decided.n_iterations, converged=equal.converged
+    )
+
+
+class WeighedPlans(NamedTuple):
+    """The plans without known class sizes, (E, Q, W) each, and what weighs them, (E,)."""
+
+    free: Tensor
+    without_prior: Tensor  # the free plan in which a class is not preferred for its size
+    gain: Tensor  # log evidence for the free plan less that for the one with equal sizes
+    certainty: Tensor  # weight of the free plan
+    plan: Tensor  # the weighted mean of the free plan and the one with equal sizes
+
+
+def weigh_plans(
+    support: Tensor, members: Tensor, query: Tensor, equal: Tensor, *, lam: Tensor, alpha: float
+) -> WeighedPlans:
+    """Free plans beside the one with equal sizes, (E, S, D), (E, S, W), (E, Q, D), (E, Q, W)."""
+    free, without_prior = (
+        free_plan(support, members, query, lam=lam, alpha=alpha, prior=prior)
+        for prior in (True, False)
+    )
+    for_free = log_evidence(support, members, query, free, lam=lam, solve=False)
+    gain = for_free - log_evidence(support, members, query, equal, lam=lam, solve=True)
+    certainty = free_weight(without_prior.sum(dim=-2), gain, query.shape[1])
+    plan = certainty[:, None, None] * free + (1 - certainty)[:, None, None] * equal
+    return WeighedPlans(free, without_prior, gain, certainty, plan)
+
+
+def assign_plan(
+    support: Tensor, members: Tensor, query: Tensor, plan: Tensor, *, lam: Tensor, certainty: Tensor
+) -> Assignment:
+    """The assignment of a plan, with what later rows are decided by, (E, Q, W) -> Assignment."""
     prototypes = plan_means(support, members, query, plan)
     scores = lam[:, None, None] * similarities(query, prototypes)
     solved = solve_biases(scores, plan.sum(dim=-2))  # to classify later rows in these proportions
@@ -101,8 +131,8 @@ def assign_estimated(
         plan=plan,
         prototypes=prototypes,
         biases=solved.biases,
-        n_iterations=equal.n_iterations + solved.n_iterations,
-        converged=equal.converged,
+        n_iterations=solved.n_iterations,
+        converged=solved.converged,
         certainty=certainty,
         lam=lam,
     )

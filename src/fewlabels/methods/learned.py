@@ -33,19 +33,9 @@ import torch
 from safetensors.torch import load
 from torch import Tensor
 
-from fewlabels.methods.assignment import (
-    Assignment,
-    one_hot,
-    similarities,
-)
+from fewlabels.methods.assignment import Assignment, one_hot
 from fewlabels.methods.base import Method, register
-from fewlabels.methods.estimation import (
-    estimate_lam,
-    free_plan,
-    free_weight,
-    log_evidence,
-    plan_means,
-)
+from fewlabels.methods.estimation import assign_plan, estimate_lam, weigh_plans
 from fewlabels.methods.map import (
     REFERENCE,
     STEPS,
@@ -59,7 +49,6 @@ from fewlabels.preprocess.pipeline import Pipeline
 from fewlabels.preprocess.smoothing import append_neighbor_means, rows_of_products
 from fewlabels.preprocess.steps import AUTO
 from fewlabels.transport.prior import Estimated, Uniform
-from fewlabels.transport.solver import solve_biases
 
 NAME = "map-learned"
 WEIGHTS = "learned.safetensors"  # beside this file
@@ -115,15 +104,8 @@ def gather_clues(
     members = one_hot(support_labels, n_way, dtype)
     lam = estimate_lam(wide[0], support_labels, wide[1], n_way=n_way, alpha=alpha)
     equal = assign_known(support, support_labels, query, n_way, lam, alpha, n_steps, Uniform())
-    free, unweighted = (
-        free_plan(wide[0], members, wide[1], lam=lam, alpha=alpha, prior=prior)
-        for prior in (True, False)
-    )
-    gain = log_evidence(wide[0], members, wide[1], free, lam=lam, solve=False)
-    gain = gain - log_evidence(wide[0], members, wide[1], equal.plan, lam=lam, solve=True)
-    certainty = free_weight(unweighted.sum(dim=-2), gain, n_query)
-    weight = certainty[:, None, None]
-    plan = weight * free + (1 - weight) * equal.plan
+    found = weigh_plans(wide[0], members, wide[1], equal.plan, lam=lam, alpha=alpha)
+    free, unweighted, gain, certainty, plan = found
 
     products = torch.stack([plain, smooth], dim=1).to(dtype)
     votes = torch.stack(
@@ -241,18 +223,8 @@ def assign_learned(
     clues = gather_clues(support, support_labels, query, **steps)
     weights = {name: each.to(query) for name, each in load_weights().items()}
     plan = refine_logits(clues, weights)[-1].softmax(dim=-1)
-    prototypes = plan_means(support, clues.members, query, plan)
-    scores = clues.lam[:, None, None] * similarities(query, prototypes)
-    solved = solve_biases(scores, plan.sum(dim=-2))  # to classify later rows in these proportions
-    return Assignment(
-        labels=plan.argmax(dim=-1),
-        plan=plan,
-        prototypes=prototypes,
-        biases=solved.biases,
-        n_iterations=solved.n_iterations,
-        converged=solved.converged,
-        certainty=clues.certainty,
-        lam=clues.lam,
+    return assign_plan(
+        support, clues.members, query, plan, lam=clues.lam, certainty=clues.certainty
     )
 
 
