@@ -96,6 +96,7 @@ def classify(
             target[part] if len(target) > 1 else target,
             codes.KERNELS.float32_tolerance if float32 else SOLVER.float64_tolerance,
             smoothing,
+            None,
             labels[part],
             margins[part],
             growths[part],

@@ -1,7 +1,7 @@
 """The engine on one GPU: agreement with float64 on 10,000 real episodes, kernel and whole time.
 
-Where class sizes are estimated, all is in float64, and "gather and Gram" includes the neighborhood
-features.
+Where class sizes are estimated, all but the network is in float64, and "gather and Gram" includes
+the neighborhood features.
 
     python benchmarks/h200.py FEATURES.npy OUT.json [METHOD]
 
@@ -23,11 +23,13 @@ from fewlabels.evaluation import evaluate, sample_episodes
 from fewlabels.evaluation.engines import TorchEngine
 from fewlabels.evaluation.fused import (
     CUDA_SOFT_DOUBT,
+    REFINED_DOUBT,
     TOLERANCES,
     TritonEngine,
     _kernel_arguments,
     estimates,
     grams,
+    refined,
 )
 from fewlabels.features import FeatureSet, read_features
 from fewlabels.kernels import cuda, gram
@@ -119,7 +121,9 @@ def main(path: str, out: str, only: str = "") -> None:
             products = grams(method.pipeline, rows[part], n_support)
             if not estimates(method):
                 return (products,)
-            wide = gram.append_neighbor_means(products, n_support=n_support, n_way=5)
+            wide = gram.append_neighbor_means(
+                products, n_support=n_support, n_way=5, kth=cuda.kth_largest
+            )
             return products, wide
 
         parts = [numbers[i : i + chunk] for i in range(0, N_EPISODES, chunk)]
@@ -139,11 +143,18 @@ def main(path: str, out: str, only: str = "") -> None:
         )
         shown = torch.as_tensor(episodes.support_labels.astype(np.int32)).cuda()
         cell["kernel"] = timed(lambda: cuda.classify_grams(matrices, shown, **settings), repeats=15)
-        labels, margins = cuda.classify_grams(matrices, shown, **settings)
+        if refined(method):  # the rest is votes and network
+            exact_rows, local = engine._exact_rows(method.pipeline, episodes)
+            cell["classify"] = timed(lambda: engine._classify(exact_rows, local, method))
+            labels, margins = engine._classify(exact_rows, local, method)
+        else:
+            found = cuda.classify_grams(matrices, shown, **settings)
+            labels, margins = (part.cpu().numpy() for part in found)
         doubt = 0.0 if estimates(method) else CUDA_SOFT_DOUBT
+        doubt = REFINED_DOUBT if refined(method) else doubt
         cell["doubtful_episodes"] = int((margins < doubt).sum())
         cell["unsolved_episodes"] = int((margins < 0).sum())
-        cell["kernel_labels_unlike_final"] = int((labels.cpu().numpy() != predicted).sum())
+        cell["kernel_labels_unlike_final"] = int((labels != predicted).sum())
         report["cells"].append(cell)
         print(json.dumps(cell), flush=True)
         del matrices, wides, settings, engine

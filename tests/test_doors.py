@@ -160,7 +160,7 @@ def test_float32_changes_only_labels_that_are_nearly_tied(problem, method):
     by_engine = problem.names_of(engine.predict(exact.method, problem.episodes)[0])
     by_fit = fit(method, arrays[0], arrays[1], arrays[2].astype(np.float32)).labels
     soft = (
-        "lam" in exact.method.settings or method == "map-learned"
+        "lam" in exact.method.settings or method == "map-auto"
     )  # the others have probabilities of 0 and 1
     scores = exact.scores(torch.tensor(problem.unlabelled)).softmax(dim=1)
     top = (exact.probabilities if soft else scores).topk(2, dim=1).values

@@ -328,7 +328,7 @@ def test_predict_repeats_what_fit_said_of_the_same_rows(real, method):
     lam = found.method.settings.get("lam")
     # where sizes are estimated, fit looks at the neighbours of a row too, which a later row has not
     # likewise on a graph; and no linear rule expresses distances to subspaces
-    estimated = method in ("folder", "map-learned") or lam == "auto"
+    estimated = method in ("folder", "map-auto") or lam == "auto"
     least = 0.7 if method in NOT_LINEAR else 0.9 if estimated else 1
     assert same.mean() >= least
     together = found.predict_proba(real[2])

@@ -46,6 +46,7 @@ def _classify(
         target,
         1e-6 if x.dtype == np.float32 else 1e-10,
         (4, 0.5) if estimating else None,
+        None,
         found,
         margins,
         np.empty(len(query)) if growths is None else growths,

@@ -62,6 +62,20 @@ def test_class_sizes_are_estimated_by_the_kernels():
     assert not Engine(features)._fits(method, of["120"])  # more rows than a block has room for
 
 
+@pytest.mark.parametrize("n", [2, 31, 80])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_kth_largest_cosine_is_that_of_a_sorted_row(n, dtype):
+    from fewlabels.kernels import cuda
+
+    x = 2 * torch.rand(3, 7, n, generator=torch.Generator().manual_seed(0), dtype=dtype) - 1
+    x[:, 1:4, 1] = x[:, 1:4, 0]  # two that are equal
+    x.diagonal(dim1=1, dim2=2).fill_(-torch.inf)
+    ranks = [1, n // 2, n - 1]
+    found = cuda.kth_largest(x.to(DEVICE), ranks)
+    for k, each in zip(ranks, found, strict=True):
+        assert torch.equal(each.cpu(), x.sort(dim=-1, descending=True).values[..., k - 1])
+
+
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("row", [1, 8], ids=["support", "query"])

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fewlabels.methods.anchored import assign_anchored
 from fewlabels.methods.assignment import Assignment
+from fewlabels.methods.auto import assign_auto
 from fewlabels.methods.bavardage import assign_bavardage
 from fewlabels.methods.bdcspn import assign_bdcspn
 from fewlabels.methods.bms import assign_bms
@@ -20,7 +21,6 @@ from fewlabels.methods.ilpc import assign_ilpc
 from fewlabels.methods.kmeans import assign_kmeans
 from fewlabels.methods.label_spreading import assign_label_spreading
 from fewlabels.methods.laplacianshot import assign_laplacianshot
-from fewlabels.methods.learned import assign_learned
 from fewlabels.methods.manifold import assign_manifold
 from fewlabels.methods.map import assign_map, assign_soft_kmeans
 from fewlabels.methods.matching import assign_matching
@@ -49,13 +49,13 @@ UPDATED = (
     assign_tafssl,
     assign_tim,
 )
-STEPPED = (assign_learned, assign_map, assign_soft_kmeans)
+STEPPED = (assign_auto, assign_map, assign_soft_kmeans)
 CLASSIFIERS = pytest.mark.parametrize(
     "classify",
     [
         *(assign_nearest, assign_kmeans, assign_soft_kmeans, assign_map),
         *(assign_bdcspn, assign_dsn, assign_label_spreading, *UPDATED),
-        *(assign_ilpc, assign_learned, assign_matching, assign_svm, assign_unem),
+        *(assign_ilpc, assign_auto, assign_matching, assign_svm, assign_unem),
     ],
 )
 LINES = pytest.mark.parametrize(

@@ -5,12 +5,15 @@ small for float32 are done again in float64, so that all labels are those of the
 All episodes are done in float64 where the norms of the vectors differ too much, or where MAP is
 given vectors that are not of unit norm.
 
+Where a network refines the plan (`methods.refinement`), the kernels work in float64, and only the
+network in float32 and, for episodes with a small margin, again in float64.
+
 A method is fused only where it names a kernel that this file knows (`KERNELS`).
 """
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -23,12 +26,19 @@ from fewlabels.evaluation.episodes import Episodes, IntArray
 from fewlabels.features import FeatureSet
 from fewlabels.kernels import codes, gram
 from fewlabels.methods import ConfiguredMethod
+from fewlabels.methods.assignment import one_hot
+from fewlabels.methods.auto import refines
+from fewlabels.methods.estimation import WeighedPlans
 from fewlabels.methods.kmeans import MAX_ITERATIONS
 from fewlabels.methods.map import LAM
+from fewlabels.methods.refinement import VOTERS, describe_episodes, nearest_votes, refine_plan
 from fewlabels.preprocess import Pipeline, Step
 from fewlabels.preprocess.smoothing import SMOOTHING, plan_smoothing
 from fewlabels.preprocess.steps import AUTO, UNIT
 from fewlabels.transport.solver import SOLVER
+
+if TYPE_CHECKING:
+    from fewlabels.kernels.cpu import Kept
 
 # A margin is a difference of two probabilities of a plan, or of two squared distances where there
 # is no plan. Soft ones hold at lam 10 and are above the largest error of 880,000 real episodes
@@ -38,6 +48,7 @@ ESTIMATE_DOUBT = 6e-4  # likewise, where class sizes or lam are estimated; seen:
 CUDA_SOFT_DOUBT = 5e-3  # where the growth is not measured
 SMALLEST_LAM = 1.0  # a margin's error grows with lam; below this the plan's own rounding prevails
 HARD_DOUBT = 2e-5  # a hundred rounding errors of a squared distance between unit vectors
+REFINED_DOUBT = 2e-4  # of probabilities of the network in float32; largest error seen: 4e-5
 TOLERANCES = {  # misplaced part of the mass in a solve
     torch.float32: codes.KERNELS.float32_tolerance,
     torch.float64: SOLVER.float64_tolerance,
@@ -45,6 +56,7 @@ TOLERANCES = {  # misplaced part of the mass in a solve
 EVEN = 10.0  # times the median norm: the longest vector for which float32 is tried
 EXACT_BYTES = 2**27  # of rows in float64 that are kept for the next doubtful episodes
 PRODUCTS_BYTES = 2**28  # inner products of a chunk that are kept for the next method
+REFINED_BYTES = 2**23  # inner products of the episodes that the network refines at a time
 BLOCK = 64  # episodes that a thread takes at a time, in one workspace
 GATHERED_FLOATS = 2**28  # feature values that the GPU gathers at a time: 1 GB
 STEP_CODES = {
@@ -54,7 +66,8 @@ STEP_CODES = {
     Step("center", "support"): codes.CENTER_BY_SUPPORT,
 }
 HARD_CODES = {"nearest": codes.NEAREST, "kmeans": codes.KMEANS}  # kernels without a plan
-KERNELS = (*HARD_CODES, "map")  # the names that a method may give
+REFINED = "map-refined"  # MAP with estimated class sizes and a network
+KERNELS = (*HARD_CODES, "map", REFINED)  # the names that a method may give
 
 _WARM: set[tuple[str, str | None, bool]] = set()  # (engine, kernel, estimating) compiled so far
 
@@ -89,7 +102,7 @@ class _FusedEngine:
         if self._shifted is None or self._shifted[0] != rowwise:
             rows = self._rows.all(method.pipeline, torch.float32)
             self._shifted = (rowwise, rows - rows.mean(dim=0), rows.mean(dim=0))
-        in_float64 = estimates(method) and self.estimates_in_float64
+        in_float64 = refined(method) or (estimates(method) and self.estimates_in_float64)
         limit = None if in_float64 else doubt(method, self._shifted[1], self.soft_doubt)
         if limit is None:
             return self._predict_exactly(method, episodes)
@@ -148,7 +161,7 @@ class _FusedEngine:
         assert self._shifted is not None
         return self._rows.some(pipeline, numbers, torch.float64) - self._shifted[2].double()
 
-    def _fits(self, method: ConfiguredMethod, episodes: Episodes) -> bool:  # noqa: ARG002 - for CUDA
+    def _fits(self, method: ConfiguredMethod, episodes: Episodes) -> bool:
         """Whether there is a kernel for the method, its steps, its settings and these sizes."""
         kernel = method.method.kernel
         if kernel is None:
@@ -158,6 +171,9 @@ class _FusedEngine:
                 f"the kernel of method '{method.name}' must be one of {', '.join(KERNELS)} or "
                 f"None, got '{kernel}'."
             )
+        sizes = episodes.support.shape[1], episodes.query.shape[1], episodes.n_way
+        if refined(method) and not refines(*sizes):
+            return False
         iterations = method.settings.get("max_iterations", MAX_ITERATIONS)
         steps = method.pipeline.episodic.steps
         known = all(step in STEP_CODES for step in steps)
@@ -197,6 +213,29 @@ class NumbaEngine(_FusedEngine):
     def _classify(
         self, rows: Tensor, episodes: Episodes, method: ConfiguredMethod
     ) -> tuple[IntArray, NDArray[np.floating]]:
+        if not refined(method):
+            return self._classify_group(rows, episodes, method, None)
+        from fewlabels.kernels import cpu
+
+        n_query, n_way = episodes.query.shape[1], episodes.n_way
+        n = episodes.support.shape[1] + n_query
+        size = max(1, REFINED_BYTES // (2 * n * n * torch.float64.itemsize))
+        found = []
+        for first in range(0, len(episodes), size):
+            group = episodes.take(slice(first, first + size))
+            shapes = ((2, n, n), (2, n_query, n), (3, n_way, n_query), (n_way,), (3,))
+            kept = cpu.Kept(*(np.zeros((len(group), *shape)) for shape in shapes))
+            _, margins = self._classify_group(rows, group, method, kept)
+            products, votes, plans, biases, numbers = (torch.from_numpy(each) for each in kept)
+            shown = torch.as_tensor(group.support_labels)
+            given = Found(products, votes, shown, plans.mT, biases, numbers)
+            found.append(refine(given, torch.as_tensor(margins)))
+        labels, margins = (torch.cat(parts).numpy() for parts in zip(*found, strict=True))
+        return labels, margins
+
+    def _classify_group(
+        self, rows: Tensor, episodes: Episodes, method: ConfiguredMethod, kept: "Kept | None"
+    ) -> tuple[IntArray, NDArray[np.floating]]:
         from fewlabels.kernels import cpu
 
         x = rows.numpy()
@@ -220,7 +259,8 @@ class NumbaEngine(_FusedEngine):
             masses = target[part] if len(target) > 1 else target
             how = (steps, classifier, lam, alpha, n_steps, masses, TOLERANCES[rows.dtype])
             found = labels[part], margins[part], growths[part]
-            cpu.classify_episodes(*given, *how, smoothing, *found)
+            some = None if kept is None else cpu.Kept(*(each[part] for each in kept))
+            cpu.classify_episodes(*given, *how, smoothing, some, *found)
 
         n_threads = torch.get_num_threads()
         size = min(BLOCK, -(-len(episodes) // n_threads))
@@ -294,21 +334,32 @@ class TritonEngine(_FusedEngine):
             wides = None
             if estimates(method):
                 wides = gram.append_neighbor_means(
-                    products, n_support=n_support, n_way=episodes.n_way
+                    products, n_support=n_support, n_way=episodes.n_way, kth=cuda.kth_largest
                 )
-            return cuda.classify_grams(
-                products,
+            how: dict[str, Any] = {
+                **{"n_query": episodes.query.shape[1], "n_way": episodes.n_way},
+                **{"lam": lam, "alpha": alpha, "n_steps": n_steps},
+                "target": masses[part] if len(masses) > 1 else masses,
+                "tol": TOLERANCES[rows.dtype],
+            }
+            if wides is None or not refined(method):
+                how |= {"classifier": classifier, "wides": wides}
+                return cuda.classify_grams(products, shown[part], **how)
+            found, margins = cuda.estimate_grams(products, shown[part], wides, **how)
+            pair = torch.stack([products, wides], dim=1)
+            votes = [
+                nearest_votes(each, n_support, k, cuda.kth_largest)
+                for each, k in zip(pair.unbind(dim=1), VOTERS, strict=True)
+            ]
+            given = Found(
+                pair,
+                torch.stack(votes, dim=1),
                 shown[part],
-                n_query=episodes.query.shape[1],
-                n_way=episodes.n_way,
-                classifier=classifier,
-                lam=lam,
-                alpha=alpha,
-                n_steps=n_steps,
-                target=masses[part] if len(masses) > 1 else masses,
-                tol=TOLERANCES[rows.dtype],
-                wides=wides,
+                found.plans.permute(1, 0, 3, 2),
+                found.biases,
+                torch.stack([found.lam, found.gain, found.certainty], dim=1),
             )
+            return refine(given, margins)
 
         size = max(1, GATHERED_FLOATS // (numbers.shape[1] * rows.shape[1]))
         parts = [slice(first, first + size) for first in range(0, len(episodes), size)]
@@ -324,6 +375,50 @@ def estimates(method: ConfiguredMethod) -> bool:
     """Whether the method estimates class sizes or lam."""
     estimated = method.prior is not None and method.prior.estimated
     return estimated or method.settings.get("lam") == AUTO
+
+
+def refined(method: ConfiguredMethod) -> bool:
+    """Whether a network refines the plan."""
+    return method.method.kernel == REFINED
+
+
+class Found(NamedTuple):
+    """What the kernels found of E episodes whose plans are refined, in float64."""
+
+    products: Tensor  # (E, 2, n, n); see `refinement.Clues`
+    votes: Tensor  # (E, 2, Q, n), likewise
+    support_labels: Tensor  # (E, S)
+    plans: Tensor  # (E, 3, Q, W): free, without class prior, with equal sizes
+    biases: Tensor  # (E, W) of the last
+    numbers: Tensor  # (E, 3): lam, gain and certainty; see `estimation.WeighedPlans`
+
+    def refined(self) -> tuple[Tensor, Tensor]:
+        """Labels, (E, Q), and smallest margins, (E,), of the plan of `methods.auto`."""
+        free, without_prior, equal = self.plans.unbind(dim=1)
+        lam, gain, certainty = self.numbers.unbind(dim=1)
+        blended = torch.lerp(equal, free, certainty[:, None, None])
+        clues = describe_episodes(
+            self.products,
+            self.votes,
+            one_hot(self.support_labels, self.biases.shape[1], self.products.dtype),
+            lam=lam,
+            equal=equal,
+            biases=self.biases,
+            found=WeighedPlans(free, without_prior, gain, certainty, blended),
+        )
+        largest, ways = refine_plan(clues).topk(2, dim=-1)
+        return ways[..., 0], (largest[..., 0] - largest[..., 1]).amin(dim=-1)
+
+
+def refine(found: Found, margins: Tensor) -> tuple[Tensor, Tensor]:
+    """Labels, (E, Q), and margins, (E,); -1 where it was -1."""
+    single = Found(*(each.float() if each.is_floating_point() else each for each in found))
+    labels, smallest = single.refined()
+    smallest = smallest.to(margins)
+    close = ((smallest < REFINED_DOUBT) & (margins >= 0)).nonzero()[:, 0]
+    if len(close):
+        labels[close], smallest[close] = Found(*(each[close] for each in found)).refined()
+    return labels, torch.where(margins >= 0, smallest, -1.0)
 
 
 def doubt(method: ConfiguredMethod, rows: Tensor, soft_doubt: float) -> float | None:

@@ -197,15 +197,22 @@ def _log_evidence(
 
 
 @fast_jit
-def blend_plans(
-    g: Array, support_labels: Array, equal: Array, lam: float, alpha: float, tol: float
-) -> float:
-    """Turn the balanced plan into the estimated one, (W, Q), in place.
+def weigh_plans(
+    g: Array,
+    support_labels: Array,
+    equal: Array,
+    lam: float,
+    alpha: float,
+    tol: float,
+    free: Array,
+    without_prior: Array,
+) -> tuple[float, float]:
+    """`methods.estimation.weigh_plans`: fills in both free plans, (W, Q).
 
-    Returns the weight of the free plan, 0 to 1; -1 where a solve failed or a number is NaN.
+    Returns the log evidence for the free plan less that for the balanced one, and the weight of the
+    free plan, 0 to 1; -1 where a solve failed or a number is NaN.
     """
     n_way, n_query = equal.shape
-    without_prior, free = np.empty((n_way, n_query), g.dtype), np.empty((n_way, n_query), g.dtype)
     free_plan(g, support_labels, n_way, n_query, lam, alpha, False, without_prior)
     free_plan(g, support_labels, n_way, n_query, lam, alpha, True, free)
     spread = 0.0
@@ -224,9 +231,13 @@ def blend_plans(
         + WAY_NOISE * math.log(max(n_way / REFERENCE_WAY, 1.0))
     )
     certainty = 1 / (1 + math.exp(-WEIGHT_SLOPE * (score / threshold - 1)))
-    weight = g.dtype.type(certainty)
-    rest = g.dtype.type(1 - certainty)
-    for j in range(n_way):
-        for i in range(n_query):
-            equal[j, i] = weight * free[j, i] + rest * equal[j, i]
-    return certainty if score >= 0 else -1.0  # NaN is not
+    return gain, certainty if score >= 0 else -1.0  # NaN is not
+
+
+@fast_jit
+def blend_plans(plan: Array, free: Array, certainty: float) -> None:
+    """Turn the balanced plan into the estimated one, (W, Q), in place."""
+    weight, rest = plan.dtype.type(certainty), plan.dtype.type(1 - certainty)
+    for j in range(plan.shape[0]):
+        for i in range(plan.shape[1]):
+            plan[j, i] = weight * free[j, i] + rest * plan[j, i]

@@ -6,6 +6,7 @@ import numpy as np
 
 from fewlabels.kernels._math import Array, fast_jit, gram
 from fewlabels.kernels.codes import KERNELS
+from fewlabels.methods.refinement import TIE
 from fewlabels.preprocess.smoothing import SMOOTHING
 
 OWN_WEIGHT, HOPS = SMOOTHING.own_weight, SMOOTHING.hops
@@ -13,6 +14,7 @@ WHITENING_NEIGHBORS = SMOOTHING.whitening_neighbors
 WHITENING_VARIANCE, VARIANCE_FLOOR = SMOOTHING.whitening_variance, SMOOTHING.variance_floor
 NEIGHBOR_GAP, WHITENED_NEIGHBOR_GAP = KERNELS.neighbor_gap, KERNELS.whitened_neighbor_gap
 FLOAT32_PIVOT, FLOAT64_PIVOT = KERNELS.float32_pivot, KERNELS.float64_pivot
+SMALLEST_SQUARE = float(np.finfo(np.float64).tiny)  # squared norm; a divisor of zero rows
 COSINE_BOUND = 2.0  # outside the range of cosines
 HALVINGS = 40  # of the range of cosines; two that still are not separated are taken for equal
 
@@ -80,6 +82,25 @@ def append_neighbor_means(
         for j in range(n):
             wide[i, j] = (wide[i, j] + factor * smoothed[i, j] * scale[i] * scale[j]) * total_weight
     return gap
+
+
+@fast_jit
+def count_votes(g: Array, n_support: int, n: int, n_nearest: int, votes: Array) -> None:
+    """`methods.refinement.nearest_votes` of one episode, (n', n') -> (Q, n), in place."""
+    cosines, scale = np.empty((n, n), g.dtype), np.empty(n, g.dtype)
+    for i in range(n):
+        scale[i] = 1 / math.sqrt(max(g[i, i], SMALLEST_SQUARE))
+    for i in range(n):
+        for j in range(n):
+            cosines[i, j] = g[i, j] * scale[i] * scale[j]
+    for i in range(n_support, n):
+        last, _ = _find_kth(cosines, i, n, min(n_nearest, n - 1))
+        cosines[i, i] = -COSINE_BOUND
+        count = 0
+        for j in range(n):
+            count += cosines[i, j] >= last - TIE
+        for j in range(n):
+            votes[i - n_support, j] = 1 / count if cosines[i, j] >= last - TIE else 0.0
 
 
 @fast_jit

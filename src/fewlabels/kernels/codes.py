@@ -26,6 +26,7 @@ class KernelConstants:
     # times the largest error measured, before and after whitening.
     neighbor_gap: float = 1.5e-6
     whitened_neighbor_gap: float = 4e-6
+    float64_gap: float = 1e-6  # part of both gaps; below it float64 may choose another neighbor
 
 
 KERNELS = KernelConstants()

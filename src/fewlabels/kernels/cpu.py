@@ -19,20 +19,43 @@ Another process may have linked the code in another way; its numbers can differ 
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
-from fewlabels.kernels._estimate import blend_plans, estimate_lam
+from fewlabels.kernels._estimate import blend_plans, estimate_lam, weigh_plans
 from fewlabels.kernels._math import Array, accumulate, dot, fast_jit, gram
 from fewlabels.kernels._preprocess import center_gram, center_rows, normalize_gram, normalize_rows
-from fewlabels.kernels._smoothing import append_neighbor_means
+from fewlabels.kernels._smoothing import append_neighbor_means, count_votes
 from fewlabels.kernels._transport import EMPTY_SCORE, fill_plan, solve_biases
-from fewlabels.kernels.codes import ESTIMATE, FREE, KMEANS, MASS, MINIMUM, NEAREST, UNIT
+from fewlabels.kernels.codes import (
+    ESTIMATE,
+    FREE,
+    KERNELS,
+    KMEANS,
+    MASS,
+    MINIMUM,
+    NEAREST,
+    UNIT,
+)
 from fewlabels.methods.kmeans import MAX_ITERATIONS as KMEANS_ITERATIONS
+from fewlabels.methods.refinement import VOTERS
 
 PADDING = 8  # rows of an episode are rounded up to a full vector register
 SHORTEST_MOVE = 1e-30  # a divisor where the prototypes stand still
 KMEANS_STEPS = 10  # of K-Means in a real episode, about
+PLAIN_VOTERS, SMOOTH_VOTERS = VOTERS
+FLOAT64_GAP = KERNELS.float64_gap
+
+
+class Kept(NamedTuple):
+    """What the network of `methods.refinement` needs of E episodes; filled in."""
+
+    products: Array  # (E, 2, n, n)
+    votes: Array  # (E, 2, Q, n)
+    plans: Array  # (E, 3, W, Q): free, without class prior, with equal sizes
+    biases: Array  # (E, W) of the last
+    numbers: Array  # (E, 3): lam, gain, certainty
 
 
 def prefers_gram(n_rows: int, dim: int, n_way: int, classifier: int, n_steps: int) -> bool:
@@ -64,6 +87,7 @@ def classify_episodes(
     target: Array,
     tol: float,
     smoothing: tuple[int, float] | None,
+    kept: Kept | None,
     labels: Array,
     margins: Array,
     growths: Array,
@@ -90,11 +114,12 @@ def classify_episodes(
         smoothing: Where class sizes or lam are estimated: neighbors per row (0 for none) and weight
             of the neighbor means. Else None: the estimation is then not compiled, which halves the
             time to compile.
+        kept: Out, where class sizes are estimated and the plans are refined; else None.
         labels: Out, (E, Q).
         margins: Out, (E,): smallest difference of the two largest probabilities of a query (of two
             squared distances for NEAREST and KMEANS). Labels are not valid where it is 0 (float32
-            cannot tell the neighbors of rows) or -1 (a solve did not converge, or features or their
-            squares are NaN or infinite).
+            cannot tell the neighbors of rows) or -1 (a solve did not converge, float64 cannot tell
+            the neighbors of rows, or features or their squares are NaN or infinite).
         growths: Out, (E,): how far errors of one unit per step have grown; 1 without steps.
     """
     n_episodes, n_support = support.shape
@@ -104,6 +129,8 @@ def classify_episodes(
     coordinates = np.empty((n, n) if in_gram_space else (n_support + n_query, x.shape[1]), x.dtype)
     wide = np.empty((n, n) if smoothing is not None else (0, 0), x.dtype)
     plan = np.empty((n_way, n_query), x.dtype)
+    free, without_prior = np.empty_like(plan), np.empty_like(plan)
+    biases = np.empty(n_way)
     growths.fill(1)
     for episode in range(n_episodes):
         for i in range(n_support):
@@ -158,9 +185,9 @@ def classify_episodes(
                     )
                 else:
                     _copy(coordinates, wide)
-                if not gap >= 1 and x.itemsize == 4:  # what follows would be done again
+                if not gap >= (1 if x.itemsize == 4 else FLOAT64_GAP):  # rows may be copies
                     labels[episode].fill(0)
-                    margins[episode] = 0.0
+                    margins[episode] = 0.0 if x.itemsize == 4 else -1.0
                     continue
                 if lam <= 0:
                     used_lam = estimate_lam(wide, given, n_way, n_query, alpha)
@@ -177,13 +204,34 @@ def classify_episodes(
                 n_steps,
                 masses,
                 tol,
+                kept is not None,
                 plan,
+                biases,
             )
             solved = growth >= 0
             # Two tests: the compiler leaves out a branch only on a test of None alone.
             if smoothing is not None:  # noqa: SIM102
                 if solved and classifier == ESTIMATE:
-                    solved = blend_plans(wide, given, plan, used_lam, alpha, tol) >= 0
+                    gain, certainty = weigh_plans(
+                        wide, given, plan, used_lam, alpha, tol, free, without_prior
+                    )
+                    solved = certainty >= 0
+                    if kept is not None:
+                        _copy(coordinates, kept.products[episode, 0])
+                        _copy(wide, kept.products[episode, 1])
+                        _copy(free, kept.plans[episode, 0])
+                        _copy(without_prior, kept.plans[episode, 1])
+                        _copy(plan, kept.plans[episode, 2])
+                        for j in range(n_way):
+                            kept.biases[episode, j] = biases[j]
+                        kept.numbers[episode, 0] = used_lam
+                        kept.numbers[episode, 1] = gain
+                        kept.numbers[episode, 2] = certainty
+                        rows_used = n_support + n_query
+                        votes = kept.votes[episode]
+                        count_votes(coordinates, n_support, rows_used, PLAIN_VOTERS, votes[0])
+                        count_votes(wide, n_support, rows_used, SMOOTH_VOTERS, votes[1])
+                    blend_plans(plan, free, certainty)
             margin = _decide(plan, labels[episode])
             margins[episode] = margin if solved else -1.0
             growths[episode] = growth
@@ -214,9 +262,9 @@ def _gather(x: Array, rows: Array, to: Array) -> bool:
 
 @fast_jit
 def _copy(x: Array, to: Array) -> None:
-    """Fill a matrix with another; assigning slices would take seconds to compile."""
-    for i in range(x.shape[0]):
-        for k in range(x.shape[1]):
+    """Fill a matrix from the upper left of another; slices would take seconds to compile."""
+    for i in range(to.shape[0]):
+        for k in range(to.shape[1]):
             to[i, k] = x[i, k]
 
 
@@ -329,9 +377,14 @@ def _assign_soft(
     n_steps: int,
     target: Array,
     tol: float,
+    with_biases: bool,
     plan: Array,
+    biases: Array,
 ) -> float:
     """MAP and soft K-Means as `assign_map`: the plan, (W, Q), in place.
+
+    The biases, (W,), too: in Gram space as `assign_map` gives them, if `with_biases`; else MASS
+    leaves out the squared norms of the prototypes, which its biases absorb.
 
     Returns:
         The growth of errors; -1 where a solve did not converge.
@@ -341,7 +394,7 @@ def _assign_soft(
     sums = np.empty((n_way, m), x.dtype)
     prototypes = np.empty((n_way, m), x.dtype)
     moved = np.empty((n_way, m), x.dtype)  # sums of the new members
-    track_weights = in_gram_space and classifier != MASS  # for |c|^2; the biases of MASS absorb it
+    track_weights = in_gram_space and (classifier != MASS or with_biases)  # for |c|^2
     weights = np.zeros((n_way, m if track_weights else 0), x.dtype)  # prototype = weights @ rows
     members = np.zeros((n_way, m if track_weights else 0), x.dtype)  # probability of each row
     inner = np.empty((n_way, n_query), x.dtype)
@@ -350,7 +403,7 @@ def _assign_soft(
     squared = np.zeros(n_way, x.dtype)
     inverse = np.empty(n_way, x.dtype)
     mass = np.empty(n_way, np.float64)
-    biases = np.zeros(n_way, np.float64)
+    biases.fill(0)
     solver = np.empty((n_way + 4, n_way), np.float64)
     largest = np.empty((2, n_query), x.dtype)
     scale, fraction = x.dtype.type(lam), x.dtype.type(alpha)
@@ -391,6 +444,9 @@ def _assign_soft(
                     for i in range(n_query):
                         members[j, n_support + i] = plan[j, i]
                 _move(weights, members, inverse, fraction)
+    if with_biases and in_gram_space and classifier == MASS:
+        for j in range(n_way):
+            biases[j] += lam * dot(weights[j], prototypes[j])
     return growth
 
 

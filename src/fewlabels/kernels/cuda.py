@@ -8,6 +8,9 @@ Where class sizes are estimated, three kernels run in turn: what `methods.estima
 neighborhood features, MAP with equal class sizes, and the evidence for it.
 """
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import torch
 import triton
 import triton.language as tl
@@ -19,6 +22,7 @@ from fewlabels.methods.estimation import ESTIMATION, free_weight
 from fewlabels.methods.kmeans import MAX_ITERATIONS as KMEANS_ITERATIONS
 from fewlabels.transport.solver import SOLVER
 
+KTH_CELLS = 2048  # numbers that a block searches at a time
 ROW_LIMIT, CELL_LIMIT = 512, 8192  # rows, and classes times rows, that a block has registers for
 
 
@@ -28,6 +32,16 @@ def fits(n_way: int, n_rows: int) -> bool:
         n_rows <= ROW_LIMIT
         and triton.next_power_of_2(n_way) * triton.next_power_of_2(n_rows) <= CELL_LIMIT
     )
+
+
+class Estimates(NamedTuple):
+    """The plans of E episodes where class sizes are estimated, and what weighs them."""
+
+    plans: Tensor  # (3, E, W, Q): free, without class prior, with equal sizes
+    biases: Tensor  # (E, W) of the last
+    lam: Tensor  # (E,)
+    gain: Tensor  # (E,); see `estimation.WeighedPlans`
+    certainty: Tensor  # (E,), likewise
 
 
 def classify_grams(
@@ -64,14 +78,70 @@ def classify_grams(
         Labels, (E, Q) int32, and margins, (E,); a margin is -1 where a solve did not converge or a
         number is NaN or infinite.
     """
+    if classifier == codes.ESTIMATE:
+        assert wides is not None
+        found, margins = estimate_grams(
+            grams,
+            support_labels,
+            wides,
+            n_query=n_query,
+            n_way=n_way,
+            lam=lam,
+            alpha=alpha,
+            n_steps=n_steps,
+            target=target,
+            tol=tol,
+        )
+        return _blend(found, margins)
+    labels, margins, _ = _run(
+        grams, support_labels, n_query, n_way, classifier, lam, alpha, n_steps, target, tol, wides
+    )
+    return labels, margins
+
+
+def estimate_grams(
+    grams: Tensor,
+    support_labels: Tensor,
+    wides: Tensor,
+    *,
+    n_query: int,
+    n_way: int,
+    lam: float,
+    alpha: float,
+    n_steps: int,
+    target: Tensor,
+    tol: float,
+) -> tuple[Estimates, Tensor]:
+    """The plans where class sizes are estimated, and margins, (E,); -1 as in `classify_grams`."""
+    kind = codes.ESTIMATE
+    _, margins, found = _run(
+        grams, support_labels, n_query, n_way, kind, lam, alpha, n_steps, target, tol, wides
+    )
+    return found, torch.where(found.certainty.isfinite(), margins, -1.0)
+
+
+def _run(
+    grams: Tensor,
+    support_labels: Tensor,
+    n_query: int,
+    n_way: int,
+    classifier: int,
+    lam: float,
+    alpha: float,
+    n_steps: int,
+    target: Tensor,
+    tol: float,
+    wides: Tensor | None,
+) -> tuple[Tensor, Tensor, Estimates]:
+    """Labels, margins and, where class sizes are estimated, the plans; as `classify_grams`."""
     n_episodes, n, _ = grams.shape
     estimating = classifier == codes.ESTIMATE
     width, length = max(2, triton.next_power_of_2(n_way)), max(32, triton.next_power_of_2(n))
     labels = torch.empty((n_episodes, n_query), dtype=torch.int32, device=grams.device)
     margins = grams.new_empty(n_episodes)
-    plans = grams.new_empty(2, n_episodes if estimating else 0, n_way, n_query)  # free, balanced
-    evidence = grams.new_empty(2, n_episodes)  # for them
-    masses = grams.new_empty(n_episodes if estimating else 0, n_way)  # without class prior
+    plans = grams.new_empty(3, n_episodes if estimating else 0, n_way, n_query)
+    biases = grams.new_empty(n_episodes if estimating else 0, n_way)
+    evidence = grams.new_empty(2, n_episodes)  # for the free plan and for the balanced one
     lams = grams.new_full(
         (n_episodes if wides is not None else 1,), lam if lam > 0 else ESTIMATION.lam_target
     )
@@ -85,14 +155,14 @@ def classify_grams(
     if wides is not None:
         _estimate_kernel[(n_episodes,)](
             *(wides, support_labels, scratch, *sizes),
-            *(alphas, lams, plans[0], masses, evidence[0]),
+            *(alphas, lams, plans[0], plans[1], evidence[0]),
             ROUNDS=ESTIMATION.lam_rounds if lam <= 0 and n_way > 1 else 0,
             PLANS=estimating,
             **block,
         )
     _classify_kernel[(n_episodes,)](
         *(grams, support_labels, scratch, *sizes),
-        *(alphas, lams, target, labels, margins, plans[1]),
+        *(alphas, lams, target, labels, margins, plans[2], biases),
         {codes.NEAREST: 0, codes.KMEANS: KMEANS_ITERATIONS}.get(classifier, n_steps),
         *solves,
         0 if wides is None else 1,
@@ -101,33 +171,46 @@ def classify_grams(
         PLANS=estimating,
         **block,
     )
+    none = Estimates(plans, biases, lams, evidence[0], evidence[0])
     if not estimating:
-        return labels, margins
+        return labels, margins, none
     _evidence_kernel[(n_episodes,)](
         *(wides, support_labels, scratch, *sizes),
-        *(lams, plans[1], evidence[1]),
+        *(lams, plans[2], evidence[1]),
         *solves,
         **block,
     )
-    return _blend(plans, evidence, masses, margins)
-
-
-def _blend(
-    plans: Tensor, evidence: Tensor, masses: Tensor, margins: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Labels and margins of the mean of the free and the balanced plan, (2, E, W, Q)."""
+    mass = plans.sum(dim=-1)  # (3, E, W)
     # the part of `estimation.log_evidence` that Triton has no function for
-    sizes = plans.sum(dim=-1) + (ESTIMATION.prior_count + 1)
-    for_free, for_balanced = evidence + torch.lgamma(sizes).sum(dim=-1)
-    weight = free_weight(masses, for_free - for_balanced, plans.shape[-1])
-    plan = torch.lerp(plans[1], plans[0], weight[:, None, None])
+    rest = torch.lgamma(mass[::2] + (ESTIMATION.prior_count + 1)).sum(dim=-1)
+    for_free, for_balanced = evidence + rest
+    gain = for_free - for_balanced
+    return labels, margins, none._replace(gain=gain, certainty=free_weight(mass[1], gain, n_query))
+
+
+def kth_largest(x: Tensor, ranks: Sequence[int]) -> list[Tensor]:
+    """`smoothing.kth_largest` of cosines, (E, r, n) -> (E, r) each, by bisection."""
+    x = x.contiguous()
+    n_rows, n = x.shape[0] * x.shape[1], x.shape[2]
+    found = x.new_empty(len(ranks), *x.shape[:2])
+    length = max(32, triton.next_power_of_2(n))
+    rows = max(1, KTH_CELLS // length)
+    for kth, to in zip(ranks, found, strict=True):
+        _kth_kernel[(triton.cdiv(n_rows, rows),)](x, to, n_rows, n, kth, R=rows, N=length)
+    return list(found)
+
+
+def _blend(found: Estimates, margins: Tensor) -> tuple[Tensor, Tensor]:
+    """Labels and margins of the mean of the free and the balanced plan."""
+    plan = torch.lerp(found.plans[2], found.plans[0], found.certainty[:, None, None])
     first, labels = plan.max(dim=1)
     second = plan.scatter(1, labels[:, None], -1.0).amax(dim=1)
-    solved = (margins >= 0) & weight.isfinite()
-    return labels.int(), torch.where(solved, (first - second).amin(dim=-1), -1.0)
+    return labels.int(), torch.where(margins >= 0, (first - second).amin(dim=-1), -1.0)
 
 
 # Triton reads global numbers only as constexpr.
+COSINE_BOUND = tl.constexpr(2.0)  # outside the range of cosines
+HALVINGS = tl.constexpr(56)  # of this range: down to the last digit of a float64
 HARD = tl.constexpr(codes.KMEANS)  # this code and below
 FREE, MASS, MINIMUM = (
     tl.constexpr(codes.FREE),
@@ -155,6 +238,28 @@ LAM_MINIMUM, LAM_MAXIMUM = (
     tl.constexpr(ESTIMATION.lam_maximum),
 )
 CLASS_FLOOR = tl.constexpr(ESTIMATION.mass_floor)
+
+
+@triton.jit
+def _kth_kernel(x, found, n_rows, n, kth, R: tl.constexpr, N: tl.constexpr):  # type: ignore[no-untyped-def]
+    row = tl.program_id(0).to(tl.int64) * R + tl.arange(0, R)
+    col = tl.arange(0, N)
+    used = (row < n_rows)[:, None] & (col < n)[None, :]
+    values = tl.load(x + row[:, None] * n + col[None, :], mask=used, other=-float("inf"))
+    low = tl.zeros([R], dtype=values.dtype) - COSINE_BOUND
+    high = low + 2.0 * COSINE_BOUND
+    done = (row >= n_rows).to(tl.int32)
+    step, going = 0, 1
+    while (step < HALVINGS) & (going > 0):
+        middle = (low + high) * 0.5
+        count = tl.sum((values > middle[:, None]).to(tl.int32), axis=1)
+        low = tl.where(count >= kth, middle, low)
+        high = tl.where(count >= kth, high, middle)
+        done = tl.where(count == kth, 1, done)
+        going = 1 - tl.min(done, axis=0)
+        step += 1
+    last = tl.min(tl.where(values > low[:, None], values, COSINE_BOUND), axis=1)
+    tl.store(found + row, last, mask=row < n_rows)
 
 
 @triton.jit
@@ -409,14 +514,14 @@ def _estimate_kernel(  # type: ignore[no-untyped-def]
     alphas,
     lams,
     plans,
-    masses,
+    plans_without_prior,
     evidence,
     ROUNDS: tl.constexpr,
     PLANS: tl.constexpr,
     W: tl.constexpr,
     N: tl.constexpr,
 ):
-    """Find lam, the free plan and its evidence, and the masses of the plan without class prior."""
+    """Find lam, the free plan and its evidence, and the plan without class prior."""
     episode = tl.program_id(0).to(tl.int64)
     n = n_support + n_query
     way, col = tl.arange(0, W), tl.arange(0, N)
@@ -428,6 +533,8 @@ def _estimate_kernel(  # type: ignore[no-untyped-def]
     alpha = tl.load(alphas)
     lam = tl.load(lams + episode)
     plan = tl.zeros_like(shots)
+    place = (episode * n_way + way[:, None]) * n_query + (col - n_support)[None, :]
+    used = real_way[:, None] & is_query[None, :]
     # One loop for `ROUNDS` fits that find lam, the fit without class prior and the one with it: the
     # compiler would take minutes for several copies of the fit.
     for fit in range(ROUNDS + 2 if PLANS else ROUNDS):
@@ -445,18 +552,10 @@ def _estimate_kernel(  # type: ignore[no-untyped-def]
             if fit == ROUNDS - 1:
                 lam = tl.sqrt(LAM_TARGET * lam)
         if PLANS:
-            tl.store(
-                masses + episode * n_way + way,
-                tl.sum(plan, axis=1),
-                mask=real_way & (fit == ROUNDS),
-            )
+            tl.store(plans_without_prior + place, plan, mask=used & (fit == ROUNDS))
     tl.store(lams + episode, lam)
     if PLANS:
-        tl.store(
-            plans + (episode * n_way + way[:, None]) * n_query + (col - n_support)[None, :],
-            plan,
-            mask=real_way[:, None] & is_query[None, :],
-        )
+        tl.store(plans + place, plan, mask=used)
         scores = _scores(h, scratch, shots, plan, lam, n, n_way, W, N)
         biases = tl.log(tl.sum(plan, axis=1) + PRIOR_COUNT)
         tl.store(evidence + episode, _evidence(scores, biases, plan, shots, is_query))
@@ -526,6 +625,7 @@ def _classify_kernel(  # type: ignore[no-untyped-def]
     labels,
     margins,
     plans,
+    plan_biases,
     n_steps,
     tol,
     first_damping,
@@ -556,6 +656,7 @@ def _classify_kernel(  # type: ignore[no-untyped-def]
     inverse = 1.0 / tl.maximum(tl.sum(members, axis=1), 1.0)
     weights = members * inverse[:, None]  # prototype = weights @ rows
     near = _products(weights, g, scratch, n_support, n, W, N)  # <prototype, row>
+    norms = tl.sum(weights * near, axis=1)  # |prototype|^2; kept up to date only for PLANS
     biases = tl.zeros([W], dtype=near.dtype)
     plan = tl.zeros([W, N], dtype=near.dtype)
     zero = tl.sum(biases, axis=0)  # in the precision of the Gram matrix
@@ -605,7 +706,13 @@ def _classify_kernel(  # type: ignore[no-untyped-def]
         if step < n_steps:
             members = shots + plan
             inverse = 1.0 / tl.maximum(tl.sum(members, axis=1), 1e-6)
-            near += alpha * (_products(members, g, scratch, n, n, W, N) * inverse[:, None] - near)
+            means = _products(members, g, scratch, n, n, W, N) * inverse[:, None]
+            if PLANS:  # |(1 - alpha) c + alpha m|^2 with m the class mean
+                across = tl.sum(members * near, axis=1) * inverse
+                of_means = tl.sum(members * means, axis=1) * inverse
+                norms = (1.0 - alpha) * ((1.0 - alpha) * norms + 2.0 * alpha * across)
+                norms += alpha * alpha * of_means
+            near += alpha * (means - near)
             if KIND != MASS:
                 weights += alpha * (members * inverse[:, None] - weights)
         step += 1
@@ -620,6 +727,9 @@ def _classify_kernel(  # type: ignore[no-untyped-def]
             plan,
             mask=real_way[:, None] & is_query[None, :],
         )
+        # of scores with the squared norms of the prototypes, as `methods.map` gives them
+        full = biases + lam * norms
+        tl.store(plan_biases + episode * n_way + way, full, mask=real_way)
     tl.store(labels + episode * n_query + col - n_support, best.to(tl.int32), mask=is_query)
     if KIND > HARD:
         first = tl.max(plan, axis=0)

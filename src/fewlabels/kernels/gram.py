@@ -34,13 +34,16 @@ def center(g: Tensor, *, n_support: int, jointly: bool, by_support: bool = False
     return g - toward - toward.mT + between
 
 
-def append_neighbor_means(g: Tensor, *, n_support: int, n_way: int) -> Tensor:
+def append_neighbor_means(
+    g: Tensor, *, n_support: int, n_way: int, kth: smoothing.Kth = smoothing.kth_largest
+) -> Tensor:
     """Inner products of the neighborhood features, (E, n, n) -> (E, n, n), support rows first.
 
     The features depend on inner products alone, so any rows with these products will do. Their
     number of dimensions counts too: the vectors must have n or more.
     """
     x = smoothing.rows_of_products(g)
-    wide = smoothing.append_neighbor_means(x[:, :n_support], x[:, n_support:], n_way=n_way)
+    support, query = x[:, :n_support], x[:, n_support:]
+    wide = smoothing.append_neighbor_means(support, query, n_way=n_way, kth=kth)
     rows = torch.cat(wide, dim=1)
     return rows @ rows.mT

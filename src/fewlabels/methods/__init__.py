@@ -17,7 +17,7 @@ from fewlabels.methods.base import (
 from fewlabels.methods import nearest  # noqa: F401
 from fewlabels.methods import kmeans  # noqa: F401
 from fewlabels.methods import map  # noqa: A004, F401
-from fewlabels.methods import learned  # noqa: F401
+from fewlabels.methods import auto  # noqa: F401
 from fewlabels.methods import simpleshot  # noqa: F401
 from fewlabels.methods import matching  # noqa: F401
 from fewlabels.methods import cosine_head  # noqa: F401

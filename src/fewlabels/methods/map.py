@@ -272,17 +272,6 @@ register(
         adapt=_center_for,
         prepare_rows=keep_neighborhood,
     ),
-    Method(
-        "map-auto",
-        "PT+MAP, estimated",
-        REFERENCE,
-        Pipeline.parse("power(auto) | unit | center(support) | unit"),
-        assign_map,
-        knobs=STEPS,
-        fixed=ESTIMATED,
-        kernel="map",
-        prepare_rows=keep_neighborhood,
-    ),
     # A person's labels are no fair sample of the classes, and vectors that do not depend on the
     # labels are computed once while the labels change: hence one mean for all rows.
     Method(

@@ -20,6 +20,7 @@ Bar-Hillel, Hertz, Shental, Weinshall: Learning a Mahalanobis metric from equiva
 JMLR 6, 2005. Wu et al.: Simplifying graph convolutional networks. ICML 2019.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -96,7 +97,18 @@ def plan_smoothing(n_support: int, n_query: int, n_way: int) -> Smoothing | None
     return Smoothing(neighbors, n_way / n_support) if fits else None
 
 
-def append_neighbor_means(support: Tensor, query: Tensor, *, n_way: int) -> tuple[Tensor, Tensor]:
+def kth_largest(x: Tensor, ranks: Sequence[int]) -> list[Tensor]:
+    """The k-th largest number of each row, for some k, (..., n) -> (...) each."""
+    largest = x.topk(max(ranks), dim=-1).values
+    return [largest[..., k - 1] for k in ranks]
+
+
+Kth = Callable[[Tensor, Sequence[int]], list[Tensor]]  # `kth_largest`, or a kernel for cosines
+
+
+def append_neighbor_means(
+    support: Tensor, query: Tensor, *, n_way: int, kth: Kth = kth_largest
+) -> tuple[Tensor, Tensor]:
     """Neighborhood features, (E, S, D) and (E, Q, D) -> (E, S, D') and (E, Q, D'); norms are 1.
 
     The graph joins each row to its nearest by cosine, where that is positive. The means are the
@@ -110,7 +122,7 @@ def append_neighbor_means(support: Tensor, query: Tensor, *, n_way: int) -> tupl
     if x.shape[1] > SMOOTHING.dense_rows:
         found = find_neighborhood(x)
     else:
-        found = _find_neighborhood_exactly(x, smoothing.neighbors)
+        found = _find_neighborhood_exactly(x, smoothing.neighbors, kth)
     joined = found.join(weight=smoothing.weight).to(support.dtype)
     return joined[:, :n_support], joined[:, n_support:]
 
@@ -156,13 +168,14 @@ def _take(x: Tensor, rows: Tensor) -> Tensor:
     return x.gather(1, rows[..., None].expand(-1, -1, x.shape[2]))
 
 
-def _find_neighborhood_exactly(x: Tensor, neighbors: int) -> Neighborhood:
+def _find_neighborhood_exactly(x: Tensor, neighbors: int, kth: Kth) -> Neighborhood:
     """The same for small episodes, in float64, (E, N, D) -> (E, N, D') with D' = min(N, D)."""
     x = _rotate(x.double())
-    x = _unit(_whiten_within(x, _difference_covariance(x, neighbors)))
+    x = _unit(_whiten_within(x, _difference_covariance(x, neighbors, kth)))
     near = (x @ x.mT).clamp_min(0.0)
     near.diagonal(dim1=1, dim2=2).zero_()
-    near = torch.where(near >= near.topk(neighbors, dim=-1).values[..., -1:], near, 0.0)
+    (least,) = kth(near, [neighbors])
+    near = torch.where(near >= least[..., None], near, 0.0)
     near = (near + near.mT) / 2
     scale = near.sum(dim=-1).clamp_min(torch.finfo(x.dtype).tiny ** 0.5).rsqrt()
     graph = near * scale[:, :, None] * scale[:, None, :]
@@ -187,15 +200,15 @@ def rows_of_products(products: Tensor) -> Tensor:
     return rows
 
 
-def _difference_covariance(x: Tensor, neighbors: int) -> Tensor:
+def _difference_covariance(x: Tensor, neighbors: int, kth: Kth) -> Tensor:
     """Sum of w_ij (x_i - x_j)(x_i - x_j)^T over nearest rows, (E, N, D) -> (E, D, D)."""
     n_nearest = SMOOTHING.whitening_neighbors
     cosines = x @ x.mT
     cosines.diagonal(dim1=1, dim2=2).fill_(-torch.inf)
-    nearest = cosines.topk(max(neighbors, n_nearest), dim=-1).values
-    in_degree = (cosines >= nearest[..., neighbors - 1, None]).sum(dim=-2)  # (E, N)
+    least, least_nearest = kth(cosines, [neighbors, n_nearest])
+    in_degree = (cosines >= least[..., None]).sum(dim=-2)  # (E, N)
     weights = _row_weights(in_degree.to(x), neighbors)
-    edges = (cosines >= nearest[..., n_nearest - 1, None]) * weights[:, :, None]
+    edges = (cosines >= least_nearest[..., None]) * weights[:, :, None]
     edges = (edges + edges.mT) / 2
     return x.mT @ (edges.sum(dim=-1, keepdim=True) * x - edges @ x)
 

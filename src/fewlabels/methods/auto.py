@@ -1,0 +1,151 @@
+"""MAP where nobody knows the class sizes: the plans of `estimation`, refined by a small network.
+
+`estimation` computes a plan with equal sizes and free ones, and their weighted mean. A network that
+was fitted on episodes of other classes (`refinement`) refines it. In episodes of more rows than
+`SMOOTHING.dense_rows`, or of fewer queries than classes, the weighted mean is the answer.
+"""
+
+import torch
+from torch import Tensor
+
+from fewlabels.methods.assignment import Assignment, one_hot, prepare_episode
+from fewlabels.methods.base import Method, register
+from fewlabels.methods.estimation import WeighedPlans, assign_plan, estimate_lam, weigh_plans
+from fewlabels.methods.map import (
+    ESTIMATED,
+    REFERENCE,
+    STEPS,
+    assign_known,
+    assign_map,
+    keep_neighborhood,
+    paper_alpha,
+    paper_n_steps,
+)
+from fewlabels.methods.refinement import (
+    VOTERS,
+    Clues,
+    describe_episodes,
+    nearest_votes,
+    refine_plan,
+)
+from fewlabels.preprocess.pipeline import Pipeline
+from fewlabels.preprocess.smoothing import SMOOTHING, append_neighbor_means, rows_of_products
+from fewlabels.preprocess.steps import AUTO
+from fewlabels.transport.prior import Estimated, Prior, Uniform
+
+
+def assign_auto(
+    support: Tensor,
+    support_labels: Tensor,
+    query: Tensor,
+    *,
+    n_way: int,
+    alpha: float = paper_alpha(5),
+    n_steps: int = paper_n_steps(5),
+    lam: str = AUTO,
+    prior: Prior | str = Estimated.word,
+    neighborhood: tuple[Tensor, Tensor] | None = None,
+) -> Assignment:
+    """Labels without known class sizes, (E, S, D), (E, S), (E, Q, D) -> Assignment.
+
+    Args:
+        support: Preprocessed labelled vectors, centered by the mean of the support.
+        support_labels: Class numbers.
+        query: Preprocessed unlabelled vectors.
+        n_way: Number of classes.
+        alpha: Step size of the class centers.
+        n_steps: Steps of MAP with equal sizes.
+        lam: "auto": it is read from the features.
+        prior: `Estimated`.
+        neighborhood: As in `assign_map`, for large episodes.
+    """
+    n_query = query.shape[1]
+    if not refines(support.shape[1], n_query, n_way):
+        return assign_map(
+            support,
+            support_labels,
+            query,
+            n_way=n_way,
+            lam=lam,
+            alpha=alpha,
+            n_steps=n_steps,
+            prior=prior,
+            neighborhood=neighborhood,
+        )
+    support, query, shift = prepare_episode(support, support_labels, query, n_way)
+    support, query = support + shift, query + shift
+    clues, found = gather_clues(
+        support, support_labels, query, n_way=n_way, alpha=alpha, n_steps=n_steps
+    )
+    return assign_plan(
+        support,
+        clues.members,
+        query,
+        refine_plan(clues),
+        lam=clues.lam,
+        certainty=found.certainty,
+    )
+
+
+def refines(n_support: int, n_query: int, n_way: int) -> bool:
+    """Whether the network refines the plan of episodes of this size."""
+    return n_way > 1 and n_query >= n_way and n_support + n_query <= SMOOTHING.dense_rows
+
+
+def gather_clues(
+    support: Tensor,
+    support_labels: Tensor,
+    query: Tensor,
+    *,
+    n_way: int,
+    alpha: float,
+    n_steps: int,
+) -> tuple[Clues, WeighedPlans]:
+    """The plans of `estimation`, and what the network is told about them; as `assign_auto`."""
+    n_support, dtype = support.shape[1], support.dtype
+    rows = torch.cat([support, query], dim=1).double()
+    plain = rows @ rows.mT
+    if rows.shape[2] > rows.shape[1]:
+        rows = rows_of_products(plain)
+    joined = torch.cat(
+        append_neighbor_means(rows[:, :n_support], rows[:, n_support:], n_way=n_way), dim=1
+    )
+    smooth = joined @ joined.mT
+    if joined.shape[2] > joined.shape[1]:
+        joined = rows_of_products(smooth)
+    (support, query), wide = (
+        (each[:, :n_support].to(dtype).contiguous(), each[:, n_support:].to(dtype).contiguous())
+        for each in (rows, joined)
+    )
+    members = one_hot(support_labels, n_way, dtype)
+    lam = estimate_lam(wide[0], support_labels, wide[1], n_way=n_way, alpha=alpha)
+    equal = assign_known(support, support_labels, query, n_way, lam, alpha, n_steps, Uniform())
+    found = weigh_plans(wide[0], members, wide[1], equal.plan, lam=lam, alpha=alpha)
+    votes = [
+        nearest_votes(each, n_support, k) for each, k in zip((plain, smooth), VOTERS, strict=True)
+    ]
+    clues = describe_episodes(
+        torch.stack([plain, smooth], dim=1).to(dtype),
+        torch.stack(votes, dim=1).to(dtype),
+        members,
+        lam=lam,
+        equal=equal.plan,
+        biases=equal.biases,
+        found=found,
+    )
+    return clues, found
+
+
+register(
+    Method(
+        "map-auto",
+        "PT+MAP, estimated",
+        REFERENCE,
+        Pipeline.parse("power(auto) | unit | center(support) | unit"),
+        assign_auto,
+        knobs=STEPS,
+        fixed=ESTIMATED,
+        kernel="map-refined",
+        prepare_rows=keep_neighborhood,
+    )
+)
