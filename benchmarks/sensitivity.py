@@ -35,6 +35,11 @@ from fewlabels.methods.logistic import LOGISTIC
 
 PATH = Path(__file__).parent / "results" / "sensitivity.json"
 EPISODES = 300
+ESTIMATED = {  # of `map`: `map-auto` without its network
+    "pipeline": "power(auto) | unit | center(support) | unit",
+    "prior": "estimate",
+    "lam": "auto",
+}
 FEATURES = ("cifar-fs/wrn28-10", "cub/resnet18")  # whose validation classes make episodes
 # The numbers that choose something; the others keep a formula finite, or bound time and memory.
 FOLDER = (
@@ -124,9 +129,10 @@ def _validation_classes() -> list[FeatureSet]:
 
 
 def score_calibration() -> float:
-    """100 less the calibration error of `map-auto` in episodes."""
+    """100 less the calibration error in episodes of MAP with estimated sizes, without network."""
+    how = {"method": "map", "settings": ESTIMATED}
     errors = [
-        measure_reliability(features, n_episodes=EPISODES, queries=queries).after.error
+        measure_reliability(features, n_episodes=EPISODES, queries=queries, **how).found.error
         for features in _validation_classes()
         for queries in ("15", "dirichlet:2:75")
     ]
@@ -134,10 +140,10 @@ def score_calibration() -> float:
 
 
 def score_estimation() -> float:
-    """Accuracy of `map-auto` in episodes."""
+    """Accuracy of MAP with estimated sizes, without network, in episodes."""
     return _mean(
         evaluate(
-            [configure("map-auto", n_shot=n_shot)],
+            [configure("map", n_shot=n_shot, **ESTIMATED)],
             features,
             n_shot=n_shot,
             n_episodes=EPISODES,

@@ -296,7 +296,7 @@ def test_a_method_may_be_given_itself_and_inputs_stay_as_they_were(real):
 
 
 def test_calibration_changes_probabilities_and_no_label(real):
-    plain, calibrated = (fit("map-auto", *real, calibrate=each) for each in (False, True))
+    plain, calibrated = (fit("map", *real, calibrate=each) for each in (False, True))
     assert calibrated.temperature not in (1.0, plain.temperature)
     assert calibrated.labels.tolist() == plain.labels.tolist()
     flattened = plain.probabilities ** (1 / calibrated.temperature)
@@ -307,6 +307,14 @@ def test_calibration_changes_probabilities_and_no_label(real):
         atol=1e-7,
     )
     np.testing.assert_allclose(calibrated.proportions, plain.proportions)
+
+
+def test_probabilities_that_are_calibrated_stay_and_only_later_rows_become_less_sure(real):
+    plain, calibrated = (fit("map-auto", *real, calibrate=each) for each in (False, True))
+    assert torch.equal(calibrated.probabilities, plain.probabilities)
+    assert calibrated.temperature == 1
+    assert calibrated.lam < plain.lam
+    assert calibrated.predict(real[2]).tolist() == plain.predict(real[2]).tolist()
 
 
 @EVERY_METHOD

@@ -260,8 +260,12 @@ class Rows:
         probabilities = assignment.plan[0]
         if calibrate and not self.method.calibrated:
             fitted = leave_one_out_temperature(found.support, shown[None], found.query, assignment)
-            temperature = float(fitted[0])
-            probabilities = calibrate_plan(assignment, fitted)[0]
+            if assignment.calibrated:  # only the rule for later rows is too sharp
+                lam, biases = assignment.lam / fitted, assignment.biases / fitted[:, None]
+                assignment = assignment._replace(lam=lam, biases=biases)
+            else:
+                temperature = float(fitted[0])
+                probabilities = calibrate_plan(assignment, fitted)[0]
         early = self.means[: len(self.means) - len(found.means)]
         return Fitted(
             method,

@@ -1,5 +1,6 @@
-"""Reliability: confidence against accuracy over episodes, before and after calibration."""
+"""Reliability: confidence against accuracy over episodes."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -55,9 +56,7 @@ class Reliability:
     n_shot: int
     queries: str
     n_episodes: int
-    before: Confidence
-    after: Confidence
-    temperatures: NDArray[np.float64]  # (E,)
+    found: Confidence
     coverage: float  # fraction of the labels kept where 95 % are expected to be right
     accuracy: float  # of those kept
 
@@ -67,9 +66,7 @@ class Reliability:
         return {
             **kind,
             "n_episodes": self.n_episodes,
-            "error_before": round(self.before.error, 4),
-            "error_after": round(self.after.error, 4),
-            "temperature": round(float(np.median(self.temperatures)), 3),
+            "error": round(self.found.error, 4),
             "wanted_accuracy": WANTED,
             "coverage": round(self.coverage, 4),
             "accuracy": round(self.accuracy, 4) if self.coverage else None,
@@ -79,46 +76,49 @@ class Reliability:
 def measure_reliability(
     features: FeatureSet,
     *,
+    method: str = "map-auto",
+    settings: Mapping[str, Any] | None = None,
     n_way: int = 5,
     n_shot: int = 5,
     queries: str = "15",
     n_episodes: int = 200,
     seed: int = 0,
 ) -> Reliability:
-    """Confidence against accuracy of map-auto, calibrated in each episode by its own labels."""
-    method = configure("map-auto", n_shot=n_shot, dataset=features.provenance.get("dataset"))
-    method = method.decide(torch.as_tensor(features.features))
-    x = method.pipeline.transform(torch.as_tensor(features.features))
+    """Confidence against accuracy of a method with `settings`; see `configure`.
+
+    Probabilities that are not calibrated are, in each episode by its own labels.
+    """
+    dataset = features.provenance.get("dataset")
+    used = configure(method, n_shot=n_shot, dataset=dataset, **(settings or {}))
+    used = used.decide(torch.as_tensor(features.features))
+    x = used.pipeline.transform(torch.as_tensor(features.features))
     episodes = sample_episodes(
         features, n_way=n_way, n_shot=n_shot, queries=queries, n_episodes=n_episodes, seed=seed
     )
     parts = [
-        _answer(method, x, episodes.take(slice(first, first + AT_A_TIME)))
+        _answer(used, x, episodes.take(slice(first, first + AT_A_TIME)))
         for first in range(0, n_episodes, AT_A_TIME)
     ]
-    plan, calibrated, labels, temperatures = (torch.cat(part) for part in zip(*parts, strict=True))
+    probabilities, labels = (torch.cat(part) for part in zip(*parts, strict=True))
     right = (labels.numpy() == episodes.query_labels).reshape(-1)
-    before, after = (
-        Confidence(each.amax(dim=-1).double().numpy().reshape(-1), right)
-        for each in (plan, calibrated)
-    )
-    kept = _kept(calibrated.amax(dim=-1).double().numpy()).reshape(-1)
+    sure = probabilities.amax(dim=-1).double().numpy()
+    kept = _kept(sure).reshape(-1)
     accuracy = float(right[kept].mean()) if kept.any() else float("nan")
-    found = (before, after, temperatures.double().numpy(), float(kept.mean()), accuracy)
+    found = (Confidence(sure.reshape(-1), right), float(kept.mean()), accuracy)
     return Reliability(n_way, n_shot, queries, n_episodes, *found)
 
 
-def _answer(
-    method: ConfiguredMethod, x: Tensor, episodes: Episodes
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Plan, calibrated probabilities, labels and temperatures of some episodes."""
+def _answer(method: ConfiguredMethod, x: Tensor, episodes: Episodes) -> tuple[Tensor, Tensor]:
+    """Calibrated probabilities and labels of some episodes."""
     shown = torch.as_tensor(episodes.support_labels)
     support, query = torch.as_tensor(episodes.support), torch.as_tensor(episodes.query)
     steps = method.pipeline.episodic
     found = answer(method, x[support], shown, x[query], n_way=episodes.n_way, pipeline=steps)
     assigned = found.assignment
+    if method.method.calibrated or assigned.calibrated:
+        return assigned.plan, assigned.labels
     temperature = leave_one_out_temperature(found.support, shown, found.query, assigned)
-    return assigned.plan, calibrate(assigned, temperature), assigned.labels, temperature
+    return calibrate(assigned, temperature), assigned.labels
 
 
 def _kept(confidence: NDArray[np.float64]) -> NDArray[np.bool_]:

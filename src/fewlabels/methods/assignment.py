@@ -31,6 +31,7 @@ class Assignment(NamedTuple):
     # (E, S, W) probabilities of each support row when its label was hidden, NaN where it was not;
     # None for methods that hide none.
     held_out: Tensor | None = None
+    calibrated: bool = False  # whether the plan holds calibrated probabilities
 
     @property
     def proportions(self) -> Tensor:

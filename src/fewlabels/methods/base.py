@@ -158,7 +158,7 @@ class Method:
         adapt: The pipeline for these settings, where it depends on them.
         prepare_rows: What can be computed of all rows, (N, D), before any label, for many fits;
             `assign` takes it, arranged as support and queries, as `neighborhood`.
-        calibrated: Whether `plan` holds calibrated probabilities already.
+        calibrated: Whether `plan` and the rule for later rows are calibrated already.
         hides_labels: Whether `Assignment.held_out` has predictions of hidden labels.
         learn: (support, support_labels, n_way) -> prototypes (W, D) and biases (W,) for later rows,
             where there are no queries: (S, D) and (S,). The class means if left out.
