@@ -52,7 +52,7 @@ CASES = {
     "soft-kmeans": Case(codes.FREE),
     "map, true sizes": Case(codes.MASS, queries=UNEVEN),
     "map, at least half": Case(codes.MINIMUM),
-    "map-auto": Case(codes.ESTIMATE, "power(0.5) | unit | center(support) | unit", UNEVEN),
+    "map-estimated": Case(codes.ESTIMATE, "power(0.5) | unit | center(support) | unit", UNEVEN),
 }
 
 

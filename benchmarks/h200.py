@@ -36,6 +36,12 @@ from fewlabels.kernels import cuda, gram
 from fewlabels.methods import configure
 
 N_EPISODES = 10_000
+ESTIMATED = {  # map-auto without its network
+    "name": "map",
+    "pipeline": "power(auto) | unit | center(support) | unit",
+    "prior": "estimate",
+    "lam": "auto",
+}
 
 
 def widened(features: FeatureSet, dim: int) -> FeatureSet:
@@ -81,13 +87,16 @@ def main(path: str, out: str, only: str = "") -> None:
         (1, "ncm", 640),
         (1, "kmeans", 640),
         (1, "soft-kmeans", 640),
+        (1, "map-estimated", 640),
+        (5, "map-estimated", 640),
         (1, "map-auto", 640),
         (5, "map-auto", 640),
     ):
         if only and name != only:
             continue
         used = features if dim == features.dim else widened(features, dim)
-        method = configure(name, n_shot=n_shot, dataset="cifar-fs").decide(
+        given = ESTIMATED if name == "map-estimated" else {"name": name}
+        method = configure(**given, n_shot=n_shot, dataset="cifar-fs").decide(
             torch.as_tensor(used.features)
         )
         episodes = sample_episodes(used, n_episodes=N_EPISODES, n_shot=n_shot)
