@@ -158,7 +158,7 @@ def main(path: str, out: str, only: str = "") -> None:
             labels, margins = engine._classify(exact_rows, local, method)
         else:
             found = cuda.classify_grams(matrices, shown, **settings)
-            labels, margins = (part.cpu().numpy() for part in found)
+            labels, margins = found.labels.cpu().numpy(), found.margins.cpu().numpy()
         doubt = 0.0 if estimates(method) else CUDA_SOFT_DOUBT
         doubt = REFINED_DOUBT if refined(method) else doubt
         cell["doubtful_episodes"] = int((margins < doubt).sum())

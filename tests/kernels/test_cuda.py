@@ -107,7 +107,7 @@ def test_an_episode_with_a_number_that_is_not_finite_has_margin_minus_one(
             tol=1e-6 if dtype == torch.float32 else 1e-10,
             **settings,
         )
-        return tuple(part.cpu() for part in found)
+        return found.labels.cpu(), found.margins.cpu()
 
     labels, margins = classify(x)
     assert (margins >= 0).all()

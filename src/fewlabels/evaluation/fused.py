@@ -336,16 +336,21 @@ class TritonEngine(_FusedEngine):
                 wides = gram.append_neighbor_means(
                     products, n_support=n_support, n_way=episodes.n_way, kth=cuda.kth_largest
                 )
-            how: dict[str, Any] = {
-                **{"n_query": episodes.query.shape[1], "n_way": episodes.n_way},
-                **{"lam": lam, "alpha": alpha, "n_steps": n_steps},
-                "target": masses[part] if len(masses) > 1 else masses,
-                "tol": TOLERANCES[rows.dtype],
-            }
-            if wides is None or not refined(method):
-                how |= {"classifier": classifier, "wides": wides}
-                return cuda.classify_grams(products, shown[part], **how)
-            found, margins = cuda.estimate_grams(products, shown[part], wides, **how)
+            labels, margins, found = cuda.classify_grams(
+                products,
+                shown[part],
+                n_query=episodes.query.shape[1],
+                n_way=episodes.n_way,
+                classifier=classifier,
+                lam=lam,
+                alpha=alpha,
+                n_steps=n_steps,
+                target=masses[part] if len(masses) > 1 else masses,
+                tol=TOLERANCES[rows.dtype],
+                wides=wides,
+            )
+            if wides is None or found is None or not refined(method):
+                return labels, margins
             pair = torch.stack([products, wides], dim=1)
             votes = [
                 nearest_votes(each, n_support, k, cuda.kth_largest)

@@ -44,6 +44,14 @@ class Estimates(NamedTuple):
     certainty: Tensor  # (E,), likewise
 
 
+class Classified(NamedTuple):
+    """The answer for E episodes."""
+
+    labels: Tensor  # (E, Q) int32
+    margins: Tensor  # (E,); -1 where a solve did not converge or a number is NaN or infinite
+    estimates: Estimates | None = None  # where class sizes are estimated
+
+
 def classify_grams(
     grams: Tensor,
     support_labels: Tensor,
@@ -57,7 +65,7 @@ def classify_grams(
     target: Tensor,
     tol: float,
     wides: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
+) -> Classified:
     """Label the queries of E episodes from their preprocessed Gram matrices.
 
     Args:
@@ -73,67 +81,7 @@ def classify_grams(
         tol: Fraction of misplaced mass at which a solve ends.
         wides: Gram matrices of the neighborhood features, (E, n, n), where class sizes or lam are
             estimated.
-
-    Returns:
-        Labels, (E, Q) int32, and margins, (E,); a margin is -1 where a solve did not converge or a
-        number is NaN or infinite.
     """
-    if classifier == codes.ESTIMATE:
-        assert wides is not None
-        found, margins = estimate_grams(
-            grams,
-            support_labels,
-            wides,
-            n_query=n_query,
-            n_way=n_way,
-            lam=lam,
-            alpha=alpha,
-            n_steps=n_steps,
-            target=target,
-            tol=tol,
-        )
-        return _blend(found, margins)
-    labels, margins, _ = _run(
-        grams, support_labels, n_query, n_way, classifier, lam, alpha, n_steps, target, tol, wides
-    )
-    return labels, margins
-
-
-def estimate_grams(
-    grams: Tensor,
-    support_labels: Tensor,
-    wides: Tensor,
-    *,
-    n_query: int,
-    n_way: int,
-    lam: float,
-    alpha: float,
-    n_steps: int,
-    target: Tensor,
-    tol: float,
-) -> tuple[Estimates, Tensor]:
-    """The plans where class sizes are estimated, and margins, (E,); -1 as in `classify_grams`."""
-    kind = codes.ESTIMATE
-    _, margins, found = _run(
-        grams, support_labels, n_query, n_way, kind, lam, alpha, n_steps, target, tol, wides
-    )
-    return found, torch.where(found.certainty.isfinite(), margins, -1.0)
-
-
-def _run(
-    grams: Tensor,
-    support_labels: Tensor,
-    n_query: int,
-    n_way: int,
-    classifier: int,
-    lam: float,
-    alpha: float,
-    n_steps: int,
-    target: Tensor,
-    tol: float,
-    wides: Tensor | None,
-) -> tuple[Tensor, Tensor, Estimates]:
-    """Labels, margins and, where class sizes are estimated, the plans; as `classify_grams`."""
     n_episodes, n, _ = grams.shape
     estimating = classifier == codes.ESTIMATE
     width, length = max(2, triton.next_power_of_2(n_way)), max(32, triton.next_power_of_2(n))
@@ -171,9 +119,8 @@ def _run(
         PLANS=estimating,
         **block,
     )
-    none = Estimates(plans, biases, lams, evidence[0], evidence[0])
     if not estimating:
-        return labels, margins, none
+        return Classified(labels, margins)
     _evidence_kernel[(n_episodes,)](
         *(wides, support_labels, scratch, *sizes),
         *(lams, plans[2], evidence[1]),
@@ -185,7 +132,8 @@ def _run(
     rest = torch.lgamma(mass[::2] + (ESTIMATION.prior_count + 1)).sum(dim=-1)
     for_free, for_balanced = evidence + rest
     gain = for_free - for_balanced
-    return labels, margins, none._replace(gain=gain, certainty=free_weight(mass[1], gain, n_query))
+    weight = free_weight(mass[1], gain, n_query)
+    return _blend(Estimates(plans, biases, lams, gain, weight), margins)
 
 
 def kth_largest(x: Tensor, ranks: Sequence[int]) -> list[Tensor]:
@@ -200,12 +148,13 @@ def kth_largest(x: Tensor, ranks: Sequence[int]) -> list[Tensor]:
     return list(found)
 
 
-def _blend(found: Estimates, margins: Tensor) -> tuple[Tensor, Tensor]:
-    """Labels and margins of the mean of the free and the balanced plan."""
+def _blend(found: Estimates, margins: Tensor) -> Classified:
+    """The answer by the weighted mean of the free and the balanced plan."""
     plan = torch.lerp(found.plans[2], found.plans[0], found.certainty[:, None, None])
     first, labels = plan.max(dim=1)
     second = plan.scatter(1, labels[:, None], -1.0).amax(dim=1)
-    return labels.int(), torch.where(margins >= 0, (first - second).amin(dim=-1), -1.0)
+    solved = (margins >= 0) & found.certainty.isfinite()
+    return Classified(labels.int(), torch.where(solved, (first - second).amin(dim=-1), -1.0), found)
 
 
 # Triton reads global numbers only as constexpr.
