@@ -11,12 +11,14 @@ episodes, only a random part of the features is used, so that classes lie otherw
 on the cross-entropy of the queries; the mean of the weights over the last steps is kept. `fit`
 prints, for the files of --test, the accuracy without the network and the paired difference, at 5
 ways; --write replaces the weights of the package. `measure` does it with the package's code and
-writes benchmarks/results/refinement.json.
+writes benchmarks/results/refinement.json; NAMEs that are not given keep their cells.
 """
 
 import argparse
 import json
 import math
+import shlex
+import sys
 import time
 from pathlib import Path
 
@@ -27,10 +29,12 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from fewlabels import FeatureSet, configure, evaluate, sample_episodes
+from fewlabels.evaluation.results import versions
 from fewlabels.features import read_features
 from fewlabels.methods import refinement
 from fewlabels.methods.auto import gather_clues
 from fewlabels.methods.base import find_method
+from fewlabels.methods.estimation import WeighedPlans
 from fewlabels.methods.refinement import N_INPUTS, N_PLAN, VOTERS, Clues, refine_logits
 
 RESULTS = Path(__file__).with_name("results") / "refinement.json"
@@ -95,7 +99,9 @@ def draw(
             for each in (episodes.support, episodes.query)
         )
         y = torch.as_tensor(episodes.support_labels[chunk]).to(device)
-        clues, _ = gather_clues(*_with_labels(method.pipeline.apply(x, q), y), n_way=n_way, **steps)
+        clues, *_ = gather_clues(
+            *_with_labels(method.pipeline.apply(x, q), y), n_way=n_way, **steps
+        )
         parts.append([each.half() for each in clues])
     clues = Clues(*(torch.cat(each) for each in zip(*parts, strict=True)))
     return clues, torch.as_tensor(episodes.query_labels).to(device)
@@ -252,6 +258,29 @@ def measure(name: str, path: Path, n: int) -> list[dict[str, object]]:
     return cells
 
 
+def largest_error(features: FeatureSet) -> float:
+    """The largest difference of a probability of the network in float32 and in float64."""
+    rows, largest = torch.as_tensor(features.features).double(), 0.0
+    for n_shot, queries in ((1, "15"), (1, "dirichlet:2:75"), (5, "dirichlet:2:75")):
+        method = configure("map-auto", n_shot=n_shot).decide(rows)
+        steps = {name: method.settings[name] for name in ("alpha", "n_steps")}
+        episodes = sample_episodes(features, n_episodes=300, n_shot=n_shot, queries=queries, seed=9)
+        x, q = (rows[torch.as_tensor(each)] for each in (episodes.support, episodes.query))
+        y = torch.as_tensor(episodes.support_labels)
+        given = _with_labels(method.pipeline.apply(x, q), y)
+        clues, found, equal = gather_clues(*given, n_way=5, **steps)
+        single = refinement.describe_episodes(
+            *(each.float() for each in (clues.products, clues.votes, clues.members)),
+            lam=clues.lam.float(),
+            equal=equal.plan.float(),
+            biases=equal.biases.float(),
+            found=WeighedPlans(*(each.float() for each in found)),
+        )
+        difference = refinement.refine_plan(single).double() - refinement.refine_plan(clues)
+        largest = max(largest, float(difference.abs().max()))
+    return largest
+
+
 def main() -> None:
     """Fit and compare, or measure."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -271,8 +300,14 @@ def main() -> None:
     if options.what == "measure":
         named = [file.split("=", 1) for file in options.files]
         n = options.episodes or 10_000
-        cells = [cell for name, file in named for cell in measure(name, Path(file), n)]
-        RESULTS.write_text(json.dumps({"cells": cells}, indent=1) + "\n")
+        report = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"cells": []}
+        for name, file in named:  # other features keep their cells
+            kept = [cell for cell in report["cells"] if cell["features"] != name]
+            report["cells"] = kept + measure(name, Path(file), n)
+        errors = [largest_error(read(Path(file))) for _, file in named]
+        report |= {"seed": 0, "versions": versions()}
+        report["largest_error"] = max(report.get("largest_error", 0.0), *errors)
+        RESULTS.write_text(json.dumps(report, indent=1) + "\n")
         return
     sets = draw_all([Path(file) for file in options.files], options.drawn, options.device)
     first = None
@@ -282,7 +317,8 @@ def main() -> None:
     del sets
     package = Path(refinement.__file__).with_name(refinement.WEIGHTS)
     for path in [package] * options.write + [options.output] * bool(options.output):
-        save_file({name: each.half().cpu().contiguous() for name, each in weights.items()}, path)
+        halves = {name: each.half().cpu().contiguous() for name, each in weights.items()}
+        save_file(halves, path, metadata={"command": shlex.join(["python", *sys.argv])})
     with torch.no_grad():
         for path in options.test:
             compare(path, weights, options.episodes or 1500, options.device)

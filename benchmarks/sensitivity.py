@@ -132,7 +132,7 @@ def score_calibration() -> float:
     """100 less the calibration error in episodes of MAP with estimated sizes, without network."""
     how = {"method": "map", "settings": ESTIMATED}
     errors = [
-        measure_reliability(features, n_episodes=EPISODES, queries=queries, **how).found.error
+        measure_reliability(features, n_episodes=EPISODES, queries=queries, **how).confidence.error
         for features in _validation_classes()
         for queries in ("15", "dirichlet:2:75")
     ]

@@ -91,7 +91,9 @@ class FewLabelsClassifier(ClassifierMixin, BaseEstimator):
         calibrate: Whether probabilities are calibrated: of the rows with a probability of 0.8,
             80 % belong to the class. Each labelled row is left out in turn and tells the
             temperature (`temperature_`, 1 where nothing is calibrated; temperature scaling, Guo et
-            al. 2017); no label changes. See `abstain_threshold`.
+            al. 2017); no label changes. See `abstain_threshold`. Probabilities of `map-auto` and
+            `folder` are calibrated as they are; of `map-auto`, `lam_` and `biases_` are divided by
+            the temperature, for later rows.
         none_of_these: Whether `none_of_these_` (n_samples,) gives the probability that a row
             belongs to none of the classes (0 for labelled rows; None where it is not asked for).
             Labels and probabilities stay those of the classes.

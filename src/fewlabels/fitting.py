@@ -260,7 +260,7 @@ class Rows:
         probabilities = assignment.plan[0]
         if calibrate and not self.method.calibrated:
             fitted = leave_one_out_temperature(found.support, shown[None], found.query, assignment)
-            if assignment.calibrated:  # only the rule for later rows is too sharp
+            if assignment.calibrated.all():  # only the rule for later rows is too sharp
                 lam, biases = assignment.lam / fitted, assignment.biases / fitted[:, None]
                 assignment = assignment._replace(lam=lam, biases=biases)
             else:

@@ -36,11 +36,11 @@ def test_the_error_by_hand():
 
 
 def test_calibrated_confidences_of_uneven_real_episodes_mean_what_they_say(uneven):
-    assert uneven.found.error < 0.04  # 3,000 labels: an error of about 0.01 is chance
-    assert uneven.accuracy > uneven.found.right.mean()
+    assert uneven.confidence.error < 0.04  # 3,000 labels: an error of about 0.01 is chance
+    assert uneven.accuracy > uneven.confidence.right.mean()
     assert 0 < uneven.coverage < 1
     assert json.loads(json.dumps(uneven.to_dict()))["error"] == pytest.approx(
-        uneven.found.error, abs=1e-4
+        uneven.confidence.error, abs=1e-4
     )
 
 
@@ -49,12 +49,14 @@ def test_plans_that_are_not_calibrated_are_calibrated_first():
     found = measure_reliability(
         load_embedded(), settings={"prior": "estimate", "lam": "auto"}, **about
     )
-    assert found.found.error < 0.06
+    assert found.confidence.error < 0.06
 
 
 def test_chunks_change_nothing(uneven):
     fewer = measure_reliability(load_embedded(), queries="dirichlet:2:50", n_episodes=3)
-    np.testing.assert_allclose(fewer.found.confidence, uneven.found.confidence[: 3 * 50], atol=1e-5)
+    np.testing.assert_allclose(
+        fewer.confidence.confidence, uneven.confidence.confidence[: 3 * 50], atol=1e-5
+    )
 
 
 def test_the_figure(uneven):
@@ -64,7 +66,7 @@ def test_the_figure(uneven):
     text = figure["svg"].decode()
     for word in (
         "n = 60 episodes",
-        f"expected calibration error {100 * uneven.found.error:.1f} %",
+        f"expected calibration error {100 * uneven.confidence.error:.1f} %",
     ):
         assert word in text
     assert draw_reliability([uneven])["png"].startswith(b"\x89PNG")

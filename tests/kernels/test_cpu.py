@@ -8,7 +8,10 @@ import torch
 
 from fewlabels import AtLeast, FeatureSet, load_embedded, read_features, sample_episodes
 from fewlabels.evaluation.engines import make_engine
+from fewlabels.evaluation.fused import Found, refine
+from fewlabels.kernels._smoothing import count_votes
 from fewlabels.methods import configure, find_method, method_names
+from fewlabels.methods.refinement import nearest_votes
 
 CONV4 = Path(__file__).parents[2] / "artifacts" / "cifar-fs" / "conv4" / "novel.safetensors"
 # A method without a kernel is left to the float64 classifier itself: one of them will do.
@@ -235,6 +238,59 @@ def test_one_engine_serves_pipelines_in_turn(random):
 def test_estimates(real, settings, n_shot, queries):
     method = configure("map", n_shot=n_shot, **settings)
     assert_labels_agree(real, [method], n_way=5, n_shot=n_shot, queries=queries, n_episodes=6)
+
+
+@pytest.mark.parametrize(("n_shot", "queries"), [(1, "dirichlet:2:75"), (5, "present:2:75")])
+def test_refined_plans(real, n_shot, queries):
+    method = configure("map-auto", n_shot=n_shot, dataset="cifar-fs")
+    assert_labels_agree(real, [method], n_shot=n_shot, queries=queries, n_episodes=150)
+
+
+def test_refined_plans_where_rows_are_copies_of_others(real):
+    x = real.features.copy()
+    x[1::2] = x[::2]
+    copies = FeatureSet.from_arrays(x, real.labels, real.class_names, real.provenance)
+    method = configure("map-auto", n_shot=1, dataset="cifar-fs")
+    assert_labels_agree(copies, [method], n_shot=1, queries="dirichlet:2:75", n_episodes=20)
+
+
+@pytest.mark.parametrize("n_nearest", [1, 5, 30])
+def test_votes_of_the_nearest_rows(n_nearest):
+    x = np.random.default_rng(0).normal(size=(17, 6))
+    x[11] = x[3]  # two that are equally near
+    g = np.zeros((24, 24))
+    g[:17, :17] = x @ x.T
+    votes = np.empty((13, 17))
+    count_votes(g, 4, 17, n_nearest, votes)
+    expected = nearest_votes(torch.tensor(x @ x.T)[None], 4, n_nearest)[0]
+    np.testing.assert_array_equal(votes > 0, expected.numpy() > 0)
+    np.testing.assert_allclose(votes, expected)
+
+
+def test_a_plan_that_is_not_a_number_is_not_an_answer():
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.nn.functional.normalize(
+        torch.randn(2, 12, 9, generator=generator, dtype=torch.float64), dim=-1
+    )
+    products = rows @ rows.mT
+    votes = nearest_votes(products, 3, 5)
+    plans = torch.rand(2, 3, 9, 3, generator=generator, dtype=torch.float64).softmax(dim=-1)
+    found = Found(
+        torch.stack([products, products], dim=1),
+        torch.stack([votes, votes], dim=1),
+        torch.arange(3).expand(2, 3),
+        plans,
+        torch.zeros(2, 3, dtype=torch.float64),
+        torch.tensor([[10.0, 1.0, 0.5]] * 2, dtype=torch.float64),
+    )
+    _, margins = refine(found, torch.ones(2, dtype=torch.float64))
+    assert (margins >= 0).all()
+    found.products[1, 0, 4, 5] = torch.nan
+    _, again = refine(found, torch.ones(2, dtype=torch.float64))
+    assert again[1] == -1
+    assert again[0] == pytest.approx(float(margins[0]))
+    _, unsolved = refine(found, torch.tensor([-1.0, -1.0], dtype=torch.float64))
+    assert (unsolved == -1).all()
 
 
 def test_estimates_of_many_ways_and_two(random):

@@ -64,10 +64,12 @@ def test_class_sizes_are_estimated_by_the_kernels():
 
 @pytest.mark.parametrize("n", [2, 31, 80])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_the_kth_largest_cosine_is_that_of_a_sorted_row(n, dtype):
+@pytest.mark.parametrize("largest", [1, 700])
+def test_the_kth_largest_product_is_that_of_a_sorted_row(n, dtype, largest):
     from fewlabels.kernels import cuda
 
     x = 2 * torch.rand(3, 7, n, generator=torch.Generator().manual_seed(0), dtype=dtype) - 1
+    x *= largest
     x[:, 1:4, 1] = x[:, 1:4, 0]  # two that are equal
     x.diagonal(dim1=1, dim2=2).fill_(-torch.inf)
     ranks = [1, n // 2, n - 1]

@@ -9,6 +9,7 @@ import torch
 from fewlabels import configure, load_embedded, sample_episodes
 from fewlabels.fitting import answer
 from fewlabels.methods import find_method, refinement
+from fewlabels.methods.assignment import similarities
 from fewlabels.methods.auto import assign_auto, gather_clues, refines
 from fewlabels.methods.map import assign_map
 from fewlabels.methods.refinement import (
@@ -63,10 +64,29 @@ def test_the_network_is_more_accurate_than_the_plan_that_it_starts_from(uneven):
 
 def test_later_rows_are_decided_in_the_proportions_that_were_found(uneven):
     features, drawn, n_shot = uneven
-    found = label("map-auto", drawn, features, n_shot)
+    rows = torch.as_tensor(features.features).float()
+    method = configure("map-auto", n_shot=n_shot, dataset="cifar-fs").decide(rows)
+    x, q = (rows[torch.as_tensor(each)] for each in (drawn.support, drawn.query))
+    given = answer(method, x, torch.as_tensor(drawn.support_labels), q, n_way=5)
+    found = given.assignment
     torch.testing.assert_close(found.plan.sum(dim=-1), torch.ones(60, 75))
     assert found.converged.all()
-    assert found.biases.isfinite().all()
+    scores = found.lam[:, None, None] * similarities(given.query, found.prototypes)
+    again = (scores + found.biases[:, None]).softmax(dim=-1)
+    torch.testing.assert_close(again.mean(dim=1), found.proportions, atol=1e-3, rtol=0)
+
+
+@pytest.mark.parametrize("size", [0.01, 1.0, 30.0])
+def test_the_norm_of_vectors_changes_nothing(uneven, size):
+    features, drawn, n_shot = uneven
+    rows = torch.as_tensor(features.features).double()
+    pipeline = configure("map-auto", n_shot=n_shot).decide(rows).pipeline
+    x, q = pipeline.apply(rows[torch.as_tensor(drawn.support)], rows[torch.as_tensor(drawn.query)])
+    y = torch.as_tensor(drawn.support_labels)
+    expected, found = (assign_auto(s * x, y, s * q, n_way=5) for s in (1.0, size))
+    torch.testing.assert_close(found.plan, expected.plan, atol=1e-6, rtol=0)
+    torch.testing.assert_close(found.lam * size**2, expected.lam)
+    torch.testing.assert_close(found.biases, expected.biases, atol=1e-5, rtol=0)
 
 
 def literal_rounds(clues, weights):
@@ -110,7 +130,7 @@ def test_the_rounds_follow_the_formulas():
     pipeline = configure("map-auto", n_shot=2).decide(rows).pipeline
     x, q = pipeline.apply(rows[torch.as_tensor(drawn.support)], rows[torch.as_tensor(drawn.query)])
     y = torch.as_tensor(drawn.support_labels)
-    clues, _ = gather_clues(x, y, q, n_way=4, alpha=0.2, n_steps=5)
+    clues, *_ = gather_clues(x, y, q, n_way=4, alpha=0.2, n_steps=5)
     weights = {name: each.double() for name, each in load_weights().items()}
     found = refine_logits(clues, weights)
     for each, expected in zip(found, literal_rounds(clues, weights), strict=True):
@@ -124,8 +144,11 @@ def test_the_weights_are_small():
 
 def test_fewer_queries_than_classes_are_decided_without_the_network():
     support, labels = torch.eye(3)[None], torch.arange(3)[None]
-    found = assign_auto(support, labels, support[:, :2] + 0.1, n_way=3)
-    assert found.labels.tolist() == [[0, 1]]
+    query = support[:, :2] + 0.1
+    found = assign_auto(support, labels, query, n_way=3, n_steps=5)
+    expected = assign_map(support, labels, query, n_way=3, n_steps=5, lam="auto", prior="estimate")
+    assert torch.equal(found.plan, expected.plan)
+    assert not found.calibrated.any()
 
 
 def test_many_rows_are_decided_without_the_network():

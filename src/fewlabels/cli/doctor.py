@@ -109,6 +109,6 @@ def _print_reliability(found: "Reliability") -> None:
     typer.echo(
         f"  {'calibration':<11} {found.n_episodes} episodes, {found.n_way}-way "
         f"{found.n_shot}-shot, {describe_queries(found.queries)}: "
-        f"expected error {percent(found.found.error, 1)}; "
+        f"expected error {percent(found.confidence.error, 1)}; "
         f"where {percent(WANTED)} are expected to be right, {kept}"
     )

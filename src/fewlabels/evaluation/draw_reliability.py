@@ -30,7 +30,7 @@ def draw_reliability(found: Sequence[Reliability], *, about: str = "") -> dict[s
         panels = figure.subplots(1, len(found), squeeze=False, sharey=True)[0]
         for panel, each in zip(panels, found, strict=True):
             panel.plot([0, 1], [0, 1], color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
-            _draw_bins(panel, each.found)
+            _draw_bins(panel, each.confidence)
             lowest = 1 / each.n_way
             panel.set(xlim=(lowest, 1.03), ylim=(0, 1.03), aspect="auto", xlabel="confidence")
             panel.set_title(describe_queries(each.queries), fontsize=8.5, color=INK)
@@ -52,9 +52,10 @@ def _draw_bins(panel: Any, confidence: Confidence) -> None:
 
 
 def _heading(found: Reliability, about: str) -> str:
-    kind = f"Confidence against accuracy, PT+MAP, estimated, {found.n_way}-way {found.n_shot}-shot"
+    kind = f"Confidence against accuracy, {found.title}, {found.n_way}-way {found.n_shot}-shot"
+    n_labels = len(found.confidence.confidence)
     how = (
-        f"n = {found.n_episodes:,} episodes, {len(found.found.confidence):,} labels per panel; "
-        "dashed: confidence equals accuracy"
+        f"n = {found.n_episodes:,} episodes, {n_labels:,} labels per panel; "
+        "area: fraction of the labels"
     )
     return f"{kind}{', ' + about if about else ''}\n{how}"

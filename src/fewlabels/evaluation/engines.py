@@ -25,6 +25,7 @@ from fewlabels.preprocess import Pipeline
 from fewlabels.transport import Sizes
 
 ENGINES = ("auto", "torch", "numba", "triton")
+PRODUCTS_PER_EPISODE = 4  # matrices of inner products of one episode at a time, about
 GATHERED_FLOATS = 25_000_000  # feature values of one chunk of episodes: 100 MB in float32
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
@@ -183,4 +184,5 @@ class TorchEngine:
 
     def chunk_size(self, n_rows: int, dim: int) -> int:
         """See `Engine`."""
-        return max(1, min(GATHERED_FLOATS // (n_rows * dim), 1000))
+        per_row = max(dim, PRODUCTS_PER_EPISODE * n_rows)
+        return max(1, min(GATHERED_FLOATS // (n_rows * per_row), 1000))

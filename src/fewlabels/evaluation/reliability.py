@@ -56,7 +56,8 @@ class Reliability:
     n_shot: int
     queries: str
     n_episodes: int
-    found: Confidence
+    title: str  # of the method
+    confidence: Confidence
     coverage: float  # fraction of the labels kept where 95 % are expected to be right
     accuracy: float  # of those kept
 
@@ -66,7 +67,7 @@ class Reliability:
         return {
             **kind,
             "n_episodes": self.n_episodes,
-            "error": round(self.found.error, 4),
+            "error": round(self.confidence.error, 4),
             "wanted_accuracy": WANTED,
             "coverage": round(self.coverage, 4),
             "accuracy": round(self.accuracy, 4) if self.coverage else None,
@@ -105,7 +106,7 @@ def measure_reliability(
     kept = _kept(sure).reshape(-1)
     accuracy = float(right[kept].mean()) if kept.any() else float("nan")
     found = (Confidence(sure.reshape(-1), right), float(kept.mean()), accuracy)
-    return Reliability(n_way, n_shot, queries, n_episodes, *found)
+    return Reliability(n_way, n_shot, queries, n_episodes, used.title, *found)
 
 
 def _answer(method: ConfiguredMethod, x: Tensor, episodes: Episodes) -> tuple[Tensor, Tensor]:
@@ -115,7 +116,7 @@ def _answer(method: ConfiguredMethod, x: Tensor, episodes: Episodes) -> tuple[Te
     steps = method.pipeline.episodic
     found = answer(method, x[support], shown, x[query], n_way=episodes.n_way, pipeline=steps)
     assigned = found.assignment
-    if method.method.calibrated or assigned.calibrated:
+    if method.method.calibrated or assigned.calibrated.all():
         return assigned.plan, assigned.labels
     temperature = leave_one_out_temperature(found.support, shown, found.query, assigned)
     return calibrate(assigned, temperature), assigned.labels

@@ -137,7 +137,7 @@ def classify_grams(
 
 
 def kth_largest(x: Tensor, ranks: Sequence[int]) -> list[Tensor]:
-    """`smoothing.kth_largest` of cosines, (E, r, n) -> (E, r) each, by bisection."""
+    """`smoothing.kth_largest`, (E, r, n) -> (E, r) each, by bisection."""
     x = x.contiguous()
     n_rows, n = x.shape[0] * x.shape[1], x.shape[2]
     found = x.new_empty(len(ranks), *x.shape[:2])
@@ -158,8 +158,7 @@ def _blend(found: Estimates, margins: Tensor) -> Classified:
 
 
 # Triton reads global numbers only as constexpr.
-COSINE_BOUND = tl.constexpr(2.0)  # outside the range of cosines
-HALVINGS = tl.constexpr(56)  # of this range: down to the last digit of a float64
+HALVINGS = tl.constexpr(56)  # of the range of a row: down to the last digit of a float64
 HARD = tl.constexpr(codes.KMEANS)  # this code and below
 FREE, MASS, MINIMUM = (
     tl.constexpr(codes.FREE),
@@ -195,8 +194,8 @@ def _kth_kernel(x, found, n_rows, n, kth, R: tl.constexpr, N: tl.constexpr):  # 
     col = tl.arange(0, N)
     used = (row < n_rows)[:, None] & (col < n)[None, :]
     values = tl.load(x + row[:, None] * n + col[None, :], mask=used, other=-float("inf"))
-    low = tl.zeros([R], dtype=values.dtype) - COSINE_BOUND
-    high = low + 2.0 * COSINE_BOUND
+    high = tl.max(tl.where(values > -float("inf"), tl.abs(values), 0.0), axis=1)
+    low = -2.0 * high - 1.0  # below all but -infinity
     done = (row >= n_rows).to(tl.int32)
     step, going = 0, 1
     while (step < HALVINGS) & (going > 0):
@@ -207,7 +206,7 @@ def _kth_kernel(x, found, n_rows, n, kth, R: tl.constexpr, N: tl.constexpr):  # 
         done = tl.where(count == kth, 1, done)
         going = 1 - tl.min(done, axis=0)
         step += 1
-    last = tl.min(tl.where(values > low[:, None], values, COSINE_BOUND), axis=1)
+    last = tl.min(tl.where(values > low[:, None], values, float("inf")), axis=1)
     tl.store(found + row, last, mask=row < n_rows)
 
 

@@ -28,10 +28,10 @@ class Assignment(NamedTuple):
     converged: Tensor  # (E,) bool
     lam: Tensor  # (E,) the inverse temperature, given or estimated; 0 where the method has none
     certainty: Tensor  # (E,) where sizes are estimated: weight of unequal sizes, 0 to 1; else 0
+    calibrated: Tensor  # (E,) bool: whether the plan holds calibrated probabilities
     # (E, S, W) probabilities of each support row when its label was hidden, NaN where it was not;
     # None for methods that hide none.
     held_out: Tensor | None = None
-    calibrated: bool = False  # whether the plan holds calibrated probabilities
 
     @property
     def proportions(self) -> Tensor:
@@ -79,6 +79,7 @@ def make_assignment(
         converged=zero == 0 if converged is None else converged,
         lam=lam if isinstance(lam, Tensor) else zero + lam,
         certainty=zero if certainty is None else certainty,
+        calibrated=zero > 0,
         held_out=held_out,
     )
 

@@ -1,7 +1,8 @@
 """MAP where nobody knows the class sizes: the plans of `estimation`, refined by a small network.
 
 `estimation` computes a plan with equal sizes and free ones, and their weighted mean. A network that
-was fitted on episodes of other classes (`refinement`) refines it. In episodes of more rows than
+was fitted on episodes of other classes (`refinement`) refines it. Vectors are brought to norm 1
+first, as those that it was fitted on. In episodes of more rows than
 `SMOOTHING.dense_rows`, or of fewer queries than classes, the weighted mean is the answer.
 """
 
@@ -12,7 +13,9 @@ from fewlabels.methods.assignment import Assignment, one_hot, prepare_episode
 from fewlabels.methods.base import Method, register
 from fewlabels.methods.estimation import WeighedPlans, assign_plan, estimate_lam, weigh_plans
 from fewlabels.methods.map import (
+    ALPHA_KNOB,
     ESTIMATED,
+    N_STEPS_KNOB,
     REFERENCE,
     STEPS,
     assign_known,
@@ -30,7 +33,7 @@ from fewlabels.methods.refinement import (
 )
 from fewlabels.preprocess.pipeline import Pipeline
 from fewlabels.preprocess.smoothing import SMOOTHING, append_neighbor_means, rows_of_products
-from fewlabels.preprocess.steps import AUTO
+from fewlabels.preprocess.steps import AUTO, unit
 from fewlabels.transport.prior import Estimated, Prior, Uniform
 
 
@@ -55,12 +58,13 @@ def assign_auto(
         n_way: Number of classes.
         alpha: Step size of the class centers.
         n_steps: Steps of MAP with equal sizes.
-        lam: "auto": it is read from the features.
-        prior: `Estimated`.
-        neighborhood: As in `assign_map`, for large episodes.
+        lam: "auto", the only value: it is read from the features.
+        prior: `Estimated`, the only value.
+        neighborhood: As in `assign_map`; used only where the network is not.
     """
-    n_query = query.shape[1]
-    if not refines(support.shape[1], n_query, n_way):
+    ALPHA_KNOB.check(alpha)
+    N_STEPS_KNOB.check(n_steps)
+    if not refines(support.shape[1], query.shape[1], n_way):
         return assign_map(
             support,
             support_labels,
@@ -74,18 +78,32 @@ def assign_auto(
         )
     support, query, shift = prepare_episode(support, support_labels, query, n_way)
     support, query = support + shift, query + shift
-    clues, found = gather_clues(
-        support, support_labels, query, n_way=n_way, alpha=alpha, n_steps=n_steps
+    rows = torch.cat([support, query], dim=1)
+    unit_rows = unit(rows)
+    n_support = support.shape[1]
+    clues, found, equal = gather_clues(
+        unit_rows[:, :n_support],
+        support_labels,
+        unit_rows[:, n_support:],
+        n_way=n_way,
+        alpha=alpha,
+        n_steps=n_steps,
     )
+    squared = (rows * rows).sum(dim=-1).mean(dim=-1)
+    squared = torch.where(squared > 0, squared, 1.0)
     decided = assign_plan(
         support,
         clues.members,
         query,
         refine_plan(clues),
-        lam=clues.lam,
+        lam=clues.lam / squared,  # for later rows, which are not of norm 1 in all pipelines
         certainty=found.certainty,
     )
-    return decided._replace(calibrated=True)  # by the cross-entropy that the network was fitted to
+    return decided._replace(
+        n_iterations=equal.n_iterations + decided.n_iterations,
+        converged=equal.converged,
+        calibrated=torch.ones_like(equal.converged),  # the network was fitted to a cross-entropy
+    )
 
 
 def refines(n_support: int, n_query: int, n_way: int) -> bool:
@@ -101,8 +119,11 @@ def gather_clues(
     n_way: int,
     alpha: float,
     n_steps: int,
-) -> tuple[Clues, WeighedPlans]:
-    """The plans of `estimation`, and what the network is told about them; as `assign_auto`."""
+) -> tuple[Clues, WeighedPlans, Assignment]:
+    """What the network is told, the plans of `estimation`, and the one with equal sizes.
+
+    As `assign_auto`, of vectors of norm 1.
+    """
     n_support, dtype = support.shape[1], support.dtype
     rows = torch.cat([support, query], dim=1).double()
     plain = rows @ rows.mT
@@ -134,7 +155,7 @@ def gather_clues(
         biases=equal.biases,
         found=found,
     )
-    return clues, found
+    return clues, found, equal
 
 
 register(

@@ -11,8 +11,8 @@ As in the authors' script, and unlike the paper's text, M is computed once more 
 centers, and that plan decides; `lam` multiplies the distances.
 
 map          the paper's PT+MAP; `prior` says what is known about class sizes, equal by default
-map-auto     class sizes and lam estimated (`estimation`)
-map-folder   the same with all rows centered by one mean, for a folder whose labels change
+map-folder   class sizes and lam estimated (`estimation`), all rows centered by one mean, for a
+             folder whose labels change
 map-truth    told the true class sizes of each episode, which only an evaluation knows
 soft-kmeans  class sizes left free: each query by softmax(-lam |f - c|^2)
 """

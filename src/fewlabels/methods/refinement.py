@@ -37,12 +37,13 @@ import torch
 from safetensors.torch import load
 from torch import Tensor
 
-from fewlabels.methods.estimation import WeighedPlans
+from fewlabels.methods.estimation import ESTIMATION, WeighedPlans
 from fewlabels.preprocess.smoothing import Kth, kth_largest
 
 WEIGHTS = "refinement.safetensors"  # beside this file
 VOTERS = (5, 10)  # nearest rows, by vectors as they are and with neighbor means
-OWN_LIMIT = 0.5  # largest fraction of a class mean that leaving a query out may remove
+OWN_LIMIT = ESTIMATION.own_weight_limit
+# The next numbers were fixed when the network was fitted; others would need another fit.
 SMALLEST = 1e-5  # probability, in logarithms
 VOTE_FLOOR = 0.03  # part of the votes, likewise
 TIE = 1e-9  # difference of cosines that is rounding

@@ -46,7 +46,8 @@ class SmoothingConstants:
     # ones lose more.
     whitening_variance: float = 1 / 3
     variance_floor: float = 1e-9  # squared distance; below it all rows count as identical
-    diagonal_jitter: float = 1e-10  # squared norm; keeps products of dependent rows factorable
+    # Of the squared norm, if above 1; keeps products of dependent rows factorable.
+    diagonal_jitter: float = 1e-10
     dense_rows: int = 1000  # rows per episode up to which all products are kept; memory
     sampled_rows: int = 1000  # rows that V is estimated from in large episodes; 300 cost 0.5 points
 
@@ -103,7 +104,7 @@ def kth_largest(x: Tensor, ranks: Sequence[int]) -> list[Tensor]:
     return [largest[..., k - 1] for k in ranks]
 
 
-Kth = Callable[[Tensor, Sequence[int]], list[Tensor]]  # `kth_largest`, or a kernel for cosines
+Kth = Callable[[Tensor, Sequence[int]], list[Tensor]]  # `kth_largest`, or a kernel for it
 
 
 def append_neighbor_means(
@@ -195,7 +196,9 @@ def _rotate(x: Tensor) -> Tensor:
 def rows_of_products(products: Tensor) -> Tensor:
     """Rows with these inner products, (E, N, N) -> (E, N, N)."""
     products = products.clone()
-    products.diagonal(dim1=1, dim2=2).add_(SMOOTHING.diagonal_jitter)
+    diagonal = products.diagonal(dim1=1, dim2=2)
+    largest = diagonal.amax(dim=1, keepdim=True).clamp_min(1.0)  # rounding errors grow with it
+    diagonal.add_(SMOOTHING.diagonal_jitter * largest)
     rows: Tensor = torch.linalg.cholesky_ex(products).L
     return rows
 
