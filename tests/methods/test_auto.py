@@ -54,12 +54,15 @@ def test_without_weights_of_the_last_layer_it_is_the_weighted_mean_of_two_plans(
     torch.testing.assert_close(found.certainty, expected.certainty, atol=1e-3, rtol=0)
 
 
-def test_the_network_is_more_accurate_than_the_plan_that_it_starts_from(uneven):
-    features, drawn, n_shot = uneven
+@pytest.mark.parametrize("n_shot", [1, 5])
+def test_the_network_is_more_accurate_than_the_plan_that_it_starts_from(n_shot):
+    features = load_embedded()
+    drawn = sample_episodes(features, n_episodes=100, n_shot=n_shot, queries="present:2:75")
     truth = torch.as_tensor(drawn.query_labels)
     found = label("map-auto", drawn, features, n_shot)
     before = label("map", drawn, features, n_shot, **TWO_PLANS)
-    assert (found.labels == truth).double().mean() > (before.labels == truth).double().mean()
+    gain = (found.labels == truth).double().mean() - (before.labels == truth).double().mean()
+    assert gain > 0.01  # 0.03 in 10,000 novel episodes (benchmarks/refinement.py)
 
 
 def test_later_rows_are_decided_in_the_proportions_that_were_found(uneven):
