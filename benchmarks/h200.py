@@ -29,7 +29,7 @@ from fewlabels.evaluation.fused import (
     _kernel_arguments,
     estimates,
     grams,
-    refined,
+    has_network,
 )
 from fewlabels.features import FeatureSet, read_features
 from fewlabels.kernels import cuda, gram
@@ -152,7 +152,7 @@ def main(path: str, out: str, only: str = "") -> None:
         )
         shown = torch.as_tensor(episodes.support_labels.astype(np.int32)).cuda()
         cell["kernel"] = timed(lambda: cuda.classify_grams(matrices, shown, **settings), repeats=15)
-        if refined(method):  # the rest is votes and network
+        if has_network(method):  # the rest is votes and network
             exact_rows, local = engine._exact_rows(method.pipeline, episodes)
             cell["classify"] = timed(lambda: engine._classify(exact_rows, local, method))
             labels, margins = engine._classify(exact_rows, local, method)
@@ -160,7 +160,7 @@ def main(path: str, out: str, only: str = "") -> None:
             found = cuda.classify_grams(matrices, shown, **settings)
             labels, margins = found.labels.cpu().numpy(), found.margins.cpu().numpy()
         doubt = 0.0 if estimates(method) else CUDA_SOFT_DOUBT
-        doubt = REFINED_DOUBT if refined(method) else doubt
+        doubt = REFINED_DOUBT if has_network(method) else doubt
         cell["doubtful_episodes"] = int((margins < doubt).sum())
         cell["unsolved_episodes"] = int((margins < 0).sum())
         cell["kernel_labels_unlike_final"] = int((labels != predicted).sum())

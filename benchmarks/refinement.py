@@ -99,16 +99,11 @@ def draw(
             for each in (episodes.support, episodes.query)
         )
         y = torch.as_tensor(episodes.support_labels[chunk]).to(device)
-        clues, *_ = gather_clues(
-            *_with_labels(method.pipeline.apply(x, q), y), n_way=n_way, **steps
-        )
+        support, query = method.pipeline.apply(x, q)
+        clues, *_ = gather_clues(support, y, query, n_way=n_way, **steps)
         parts.append([each.half() for each in clues])
     clues = Clues(*(torch.cat(each) for each in zip(*parts, strict=True)))
     return clues, torch.as_tensor(episodes.query_labels).to(device)
-
-
-def _with_labels(rows: tuple[Tensor, Tensor], labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    return rows[0], labels, rows[1]
 
 
 def draw_mixture(
@@ -267,8 +262,8 @@ def largest_error(features: FeatureSet) -> float:
         episodes = sample_episodes(features, n_episodes=300, n_shot=n_shot, queries=queries, seed=9)
         x, q = (rows[torch.as_tensor(each)] for each in (episodes.support, episodes.query))
         y = torch.as_tensor(episodes.support_labels)
-        given = _with_labels(method.pipeline.apply(x, q), y)
-        clues, found, equal = gather_clues(*given, n_way=5, **steps)
+        support, query = method.pipeline.apply(x, q)
+        clues, found, equal = gather_clues(support, y, query, n_way=5, **steps)
         single = refinement.describe_episodes(
             *(each.float() for each in (clues.products, clues.votes, clues.members)),
             lam=clues.lam.float(),

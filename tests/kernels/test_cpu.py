@@ -8,7 +8,7 @@ import torch
 
 from fewlabels import AtLeast, FeatureSet, load_embedded, read_features, sample_episodes
 from fewlabels.evaluation.engines import make_engine
-from fewlabels.evaluation.fused import Found, refine
+from fewlabels.evaluation.fused import EstimatedPlans, refine
 from fewlabels.kernels._smoothing import count_votes
 from fewlabels.methods import configure, find_method, method_names
 from fewlabels.methods.refinement import nearest_votes
@@ -275,7 +275,7 @@ def test_a_plan_that_is_not_a_number_is_not_an_answer():
     products = rows @ rows.mT
     votes = nearest_votes(products, 3, 5)
     plans = torch.rand(2, 3, 9, 3, generator=generator, dtype=torch.float64).softmax(dim=-1)
-    found = Found(
+    found = EstimatedPlans(
         torch.stack([products, products], dim=1),
         torch.stack([votes, votes], dim=1),
         torch.arange(3).expand(2, 3),

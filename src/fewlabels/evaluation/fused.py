@@ -107,7 +107,7 @@ class _FusedEngine:
         if self._shifted is None or self._shifted[0] != rowwise:
             rows = self._rows.all(method.pipeline, torch.float32)
             self._shifted = (rowwise, rows - rows.mean(dim=0), rows.mean(dim=0))
-        in_float64 = refined(method) or (estimates(method) and self.estimates_in_float64)
+        in_float64 = has_network(method) or (estimates(method) and self.estimates_in_float64)
         limit = None if in_float64 else doubt(method, self._shifted[1], self.soft_doubt)
         if limit is None:
             return self._predict_exactly(method, episodes)
@@ -177,7 +177,7 @@ class _FusedEngine:
                 f"None, got '{kernel}'."
             )
         sizes = episodes.support.shape[1], episodes.query.shape[1], episodes.n_way
-        if refined(method) and not (refines(*sizes) and ends_in_unit(method.pipeline.episodic)):
+        if has_network(method) and not (refines(*sizes) and ends_in_unit(method.pipeline.episodic)):
             return False
         iterations = method.settings.get("max_iterations", MAX_ITERATIONS)
         steps = method.pipeline.episodic.steps
@@ -218,7 +218,7 @@ class NumbaEngine(_FusedEngine):
     def _classify(
         self, rows: Tensor, episodes: Episodes, method: ConfiguredMethod
     ) -> tuple[IntArray, NDArray[np.floating]]:
-        if not refined(method):
+        if not has_network(method):
             return self._classify_group(rows, episodes, method, None)
         from fewlabels.kernels import cpu
 
@@ -234,7 +234,7 @@ class NumbaEngine(_FusedEngine):
             _, margins = self._classify_group(rows, group, method, kept)
             products, votes, plans, biases, numbers = (torch.from_numpy(each) for each in kept)
             shown = torch.as_tensor(group.support_labels)
-            given = Found(products, votes, shown, plans.mT, biases, numbers)
+            given = EstimatedPlans(products, votes, shown, plans.mT, biases, numbers)
             found.append(refine(given, torch.as_tensor(margins)))
         labels, margins = (torch.cat(parts).numpy() for parts in zip(*found, strict=True))
         return labels, margins
@@ -355,14 +355,14 @@ class TritonEngine(_FusedEngine):
                 tol=TOLERANCES[rows.dtype],
                 wides=wides,
             )
-            if wides is None or found is None or not refined(method):
+            if wides is None or found is None or not has_network(method):
                 return labels, margins
             pair = torch.stack([products, wides], dim=1)
             votes = [
                 nearest_votes(each, n_support, k, cuda.kth_largest)
                 for each, k in zip(pair.unbind(dim=1), VOTERS, strict=True)
             ]
-            given = Found(
+            given = EstimatedPlans(
                 pair,
                 torch.stack(votes, dim=1),
                 shown[part],
@@ -394,13 +394,13 @@ def ends_in_unit(pipeline: Pipeline) -> bool:
     return pipeline.steps[-1:] == (UNIT,)
 
 
-def refined(method: ConfiguredMethod) -> bool:
+def has_network(method: ConfiguredMethod) -> bool:
     """Whether a network refines the plan."""
     return method.method.kernel == REFINED
 
 
-class Found(NamedTuple):
-    """What the kernels found of E episodes whose plans are refined, in float64."""
+class EstimatedPlans(NamedTuple):
+    """What the kernels found of E episodes, in float64: what the network refines."""
 
     products: Tensor  # (E, 2, n, n); see `refinement.Clues`
     votes: Tensor  # (E, 2, Q, n), likewise
@@ -409,7 +409,7 @@ class Found(NamedTuple):
     biases: Tensor  # (E, W) of the last
     numbers: Tensor  # (E, 3): lam, gain and certainty; see `estimation.WeighedPlans`
 
-    def refined(self) -> tuple[Tensor, Tensor]:
+    def decide(self) -> tuple[Tensor, Tensor]:
         """Labels, (E, Q), and smallest margins, (E,), of the plan of `methods.auto`."""
         free, without_prior, equal = self.plans.unbind(dim=1)
         lam, gain, certainty = self.numbers.unbind(dim=1)
@@ -427,14 +427,14 @@ class Found(NamedTuple):
         return ways[..., 0], (largest[..., 0] - largest[..., 1]).amin(dim=-1)
 
 
-def refine(found: Found, margins: Tensor) -> tuple[Tensor, Tensor]:
+def refine(found: EstimatedPlans, margins: Tensor) -> tuple[Tensor, Tensor]:
     """Labels, (E, Q), and margins, (E,); -1 where one was negative, or is NaN now."""
-    single = Found(*(each.float() if each.is_floating_point() else each for each in found))
-    labels, smallest = single.refined()
+    single = EstimatedPlans(*(each.float() if each.is_floating_point() else each for each in found))
+    labels, smallest = single.decide()
     smallest = smallest.to(margins)
     close = (~(smallest >= REFINED_DOUBT) & (margins >= 0)).nonzero()[:, 0]  # NaN is close
     if len(close):
-        labels[close], smallest[close] = Found(*(each[close] for each in found)).refined()
+        labels[close], smallest[close] = EstimatedPlans(*(each[close] for each in found)).decide()
     return labels, torch.where((margins >= 0) & (smallest >= 0), smallest, -1.0)
 
 

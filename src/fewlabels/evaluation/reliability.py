@@ -87,7 +87,7 @@ def measure_reliability(
 ) -> Reliability:
     """Confidence against accuracy of a method with `settings`; see `configure`.
 
-    Probabilities that are not calibrated are, in each episode by its own labels.
+    A plan that is not calibrated yet is calibrated in each episode by the labels of the episode.
     """
     dataset = features.provenance.get("dataset")
     used = configure(method, n_shot=n_shot, dataset=dataset, **(settings or {}))

@@ -1,15 +1,15 @@
 """MAP where nobody knows the class sizes: the plans of `estimation`, refined by a small network.
 
 `estimation` computes a plan with equal sizes and free ones, and their weighted mean. A network that
-was fitted on episodes of other classes (`refinement`) refines it. Vectors are brought to norm 1
-first, as those that it was fitted on. In episodes of more rows than
-`SMOOTHING.dense_rows`, or of fewer queries than classes, the weighted mean is the answer.
+was fitted on episodes of other classes (`refinement`) refines it. It was fitted on vectors of norm
+1, so all vectors are brought to norm 1 first. In episodes of more rows than `SMOOTHING.dense_rows`,
+or of fewer queries than classes, the weighted mean is the answer.
 """
 
 import torch
 from torch import Tensor
 
-from fewlabels.methods.assignment import Assignment, one_hot, prepare_episode
+from fewlabels.methods.assignment import Assignment, one_hot
 from fewlabels.methods.base import Method, register
 from fewlabels.methods.estimation import WeighedPlans, assign_plan, estimate_lam, weigh_plans
 from fewlabels.methods.map import (
@@ -24,6 +24,7 @@ from fewlabels.methods.map import (
     paper_alpha,
     paper_n_steps,
 )
+from fewlabels.methods.parts import check_rows
 from fewlabels.methods.refinement import (
     VOTERS,
     Clues,
@@ -76,8 +77,7 @@ def assign_auto(
             prior=prior,
             neighborhood=neighborhood,
         )
-    support, query, shift = prepare_episode(support, support_labels, query, n_way)
-    support, query = support + shift, query + shift
+    support, query = check_rows(support, support_labels, query, n_way)
     rows = torch.cat([support, query], dim=1)
     unit_rows = unit(rows)
     n_support = support.shape[1]

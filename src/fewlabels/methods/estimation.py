@@ -134,7 +134,7 @@ def assign_plan(
         n_iterations=solved.n_iterations,
         converged=solved.converged,
         certainty=certainty,
-        calibrated=solved.converged & False,
+        calibrated=torch.zeros_like(solved.converged),
         lam=lam,
     )
 
