@@ -325,28 +325,31 @@ class TritonEngine(_FusedEngine):
     def _classify(
         self, rows: Tensor, episodes: Episodes, method: ConfiguredMethod
     ) -> tuple[IntArray, NDArray[np.floating]]:
-        from fewlabels.kernels import cuda
+        from fewlabels.kernels import cuda, cuda_refinement
 
-        numbers = torch.as_tensor(np.concatenate([episodes.support, episodes.query], axis=1)).to(
-            self.device
-        )
+        both = np.concatenate([episodes.support, episodes.query], axis=1)
+        numbers = torch.as_tensor(both.astype(np.int32)).to(self.device)
         shown = torch.as_tensor(episodes.support_labels.astype(np.int32)).to(self.device)
         lam, alpha, n_steps, classifier, target = _kernel_arguments(method, episodes)
         masses = torch.as_tensor(target).to(rows)
         n_support = episodes.support.shape[1]
+
+        n, n_way = numbers.shape[1], episodes.n_way
+        in_block = has_network(method) and cuda_refinement.fits(n_way, n)
+        kept: list[tuple[Tensor, Tensor, cuda.Estimates, Tensor]] = []  # for close decisions
 
         def classify(part: slice) -> tuple[Tensor, Tensor]:
             products = grams(method.pipeline, rows[numbers[part]], n_support)
             wides = None
             if estimates(method):
                 wides = gram.append_neighbor_means(
-                    products, n_support=n_support, n_way=episodes.n_way, kth=cuda.kth_largest
+                    products, n_support=n_support, n_way=n_way, kth=cuda.kth_largest
                 )
             labels, margins, found = cuda.classify_grams(
                 products,
                 shown[part],
-                n_query=episodes.query.shape[1],
-                n_way=episodes.n_way,
+                n_query=n - n_support,
+                n_way=n_way,
                 classifier=classifier,
                 lam=lam,
                 alpha=alpha,
@@ -357,26 +360,47 @@ class TritonEngine(_FusedEngine):
             )
             if wides is None or found is None or not has_network(method):
                 return labels, margins
+            if not in_block:
+                return refine(given(products, wides, found, shown[part]), margins)
+            decided = cuda_refinement.refine(products, wides, shown[part], found)
+            kept.append((products, wides, found, margins))
+            return decided.labels, torch.where(margins >= 0, decided.margins.to(margins), -1.0)
+
+        def given(
+            products: Tensor, wides: Tensor, found: cuda.Estimates, shown: Tensor
+        ) -> EstimatedPlans:
             pair = torch.stack([products, wides], dim=1)
             votes = [
                 nearest_votes(each, n_support, k, cuda.kth_largest)
                 for each, k in zip(pair.unbind(dim=1), VOTERS, strict=True)
             ]
-            given = EstimatedPlans(
+            return EstimatedPlans(
                 pair,
                 torch.stack(votes, dim=1),
-                shown[part],
+                shown,
                 found.plans.permute(1, 0, 3, 2),
                 found.biases,
                 torch.stack([found.lam, found.gain, found.certainty], dim=1),
             )
-            return refine(given, margins)
 
-        n = numbers.shape[1]
         size = max(1, GATHERED_FLOATS // (n * max(rows.shape[1], PRODUCTS_PER_EPISODE * n)))
+        size = -(-len(episodes) // -(-len(episodes) // size))  # parts of equal size
         parts = [slice(first, first + size) for first in range(0, len(episodes), size)]
-        found = [classify(part) for part in parts]
-        labels, margins = (torch.cat(parts) for parts in zip(*found, strict=True))
+        answers = [classify(part) for part in parts]
+        labels, margins = (torch.cat(each) for each in zip(*answers, strict=True))
+        close = (margins < REFINED_DOUBT).nonzero()[:, 0] if in_block else numbers[:0, 0]
+        if len(close):  # the network again, in float64
+            some = [close[close // size == at] - at * size for at in range(len(parts))]
+            products, wides, solved = (
+                torch.cat([each[at][of] for each, of in zip(kept, some, strict=True)])
+                for at in (0, 1, 3)
+            )
+            found = cuda.Estimates.join(
+                [each[2].take(of) for each, of in zip(kept, some, strict=True)]
+            )
+            again = given(products, wides, found, shown[close])
+            ways, margins[close] = refine(again, solved, exactly=True)
+            labels[close] = ways.to(labels)
         small = (
             labels.to(torch.int8) if episodes.n_way < 128 else labels
         )  # a quarter of the way back
@@ -427,14 +451,23 @@ class EstimatedPlans(NamedTuple):
         return ways[..., 0], (largest[..., 0] - largest[..., 1]).amin(dim=-1)
 
 
-def refine(found: EstimatedPlans, margins: Tensor) -> tuple[Tensor, Tensor]:
-    """Labels, (E, Q), and margins, (E,); -1 where one was negative, or is NaN now."""
-    single = EstimatedPlans(*(each.float() if each.is_floating_point() else each for each in found))
-    labels, smallest = single.decide()
-    smallest = smallest.to(margins)
-    close = (~(smallest >= REFINED_DOUBT) & (margins >= 0)).nonzero()[:, 0]  # NaN is close
-    if len(close):
-        labels[close], smallest[close] = EstimatedPlans(*(each[close] for each in found)).decide()
+def refine(
+    found: EstimatedPlans, margins: Tensor, *, exactly: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Labels, (E, Q), and margins, (E,); -1 where one was negative, or is NaN now.
+
+    In float32, and in float64 where a decision is close; `exactly`: all in float64.
+    """
+    if exactly:
+        labels, smallest = found.decide()
+    else:
+        halved = (each.float() if each.is_floating_point() else each for each in found)
+        labels, smallest = EstimatedPlans(*halved).decide()
+        smallest = smallest.to(margins)
+        close = (~(smallest >= REFINED_DOUBT) & (margins >= 0)).nonzero()[:, 0]  # NaN is close
+        if len(close):
+            again = EstimatedPlans(*(each[close] for each in found))
+            labels[close], smallest[close] = again.decide()
     return labels, torch.where((margins >= 0) & (smallest >= 0), smallest, -1.0)
 
 

@@ -43,6 +43,16 @@ class Estimates(NamedTuple):
     gain: Tensor  # (E,); see `estimation.WeighedPlans`
     certainty: Tensor  # (E,), likewise
 
+    def take(self, episodes: Tensor) -> "Estimates":
+        """Some episodes."""
+        return Estimates(self.plans[:, episodes], *(each[episodes] for each in self[1:]))
+
+    @staticmethod
+    def join(parts: Sequence["Estimates"]) -> "Estimates":
+        """The episodes of all parts."""
+        plans, *others = zip(*parts, strict=True)
+        return Estimates(torch.cat(plans, dim=1), *(torch.cat(each) for each in others))
+
 
 class Classified(NamedTuple):
     """The answer for E episodes."""
@@ -168,6 +178,7 @@ FREE, MASS, MINIMUM = (
 ERROR_DECREASE, STEP_LIMIT = tl.constexpr(SOLVER.error_decrease), tl.constexpr(SOLVER.step_limit)
 DAMPING_FACTOR = tl.constexpr(SOLVER.damping_factor)
 NEWTON_ITERATIONS = tl.constexpr(KERNELS.newton_iterations)
+UNROLLED = tl.constexpr(4)  # rows of a product that are loaded at a time
 MASS_FLOOR, EMPTY_SCORE = tl.constexpr(KERNELS.mass_floor), tl.constexpr(KERNELS.empty_score)
 FREE_STEPS, NORM_WEIGHT = (
     tl.constexpr(ESTIMATION.free_steps),
@@ -189,14 +200,11 @@ CLASS_FLOOR = tl.constexpr(ESTIMATION.mass_floor)
 
 
 @triton.jit
-def _kth_kernel(x, found, n_rows, n, kth, R: tl.constexpr, N: tl.constexpr):  # type: ignore[no-untyped-def]
-    row = tl.program_id(0).to(tl.int64) * R + tl.arange(0, R)
-    col = tl.arange(0, N)
-    used = (row < n_rows)[:, None] & (col < n)[None, :]
-    values = tl.load(x + row[:, None] * n + col[None, :], mask=used, other=-float("inf"))
+def find_kth(values, kth, used):  # type: ignore[no-untyped-def]
+    """The k-th largest number of each row by bisection, (R, N) -> (R,); `used` tells which rows."""
     high = tl.max(tl.where(values > -float("inf"), tl.abs(values), 0.0), axis=1)
     low = -2.0 * high - 1.0  # below all but -infinity
-    done = (row >= n_rows).to(tl.int32)
+    done = tl.where(used, 0, 1)
     step, going = 0, 1
     while (step < HALVINGS) & (going > 0):
         middle = (low + high) * 0.5
@@ -206,7 +214,16 @@ def _kth_kernel(x, found, n_rows, n, kth, R: tl.constexpr, N: tl.constexpr):  # 
         done = tl.where(count == kth, 1, done)
         going = 1 - tl.min(done, axis=0)
         step += 1
-    last = tl.min(tl.where(values > low[:, None], values, float("inf")), axis=1)
+    return tl.min(tl.where(values > low[:, None], values, float("inf")), axis=1)
+
+
+@triton.jit
+def _kth_kernel(x, found, n_rows, n, kth, R: tl.constexpr, N: tl.constexpr):  # type: ignore[no-untyped-def]
+    row = tl.program_id(0).to(tl.int64) * R + tl.arange(0, R)
+    col = tl.arange(0, N)
+    used = (row < n_rows)[:, None] & (col < n)[None, :]
+    values = tl.load(x + row[:, None] * n + col[None, :], mask=used, other=-float("inf"))
+    last = find_kth(values, kth, row < n_rows)
     tl.store(found + row, last, mask=row < n_rows)
 
 
@@ -226,10 +243,12 @@ def _products(members, g, scratch, n_rows, n, W: tl.constexpr, N: tl.constexpr):
     tl.store(scratch + col[None, :] * W + way[:, None], members)
     tl.debug_barrier()
     total = tl.zeros([W, N], dtype=members.dtype)
-    for k in range(n_rows):
-        row = tl.load(g + k * n + col, mask=col < n, other=0.0)
-        member = tl.load(scratch + k * W + way)
-        total += member[:, None] * row[None, :]
+    for first in range(0, n_rows, UNROLLED):
+        for offset in tl.static_range(UNROLLED):
+            k = first + offset
+            row = tl.load(g + k * n + col, mask=(col < n) & (k < n_rows), other=0.0)
+            member = tl.load(scratch + k * W + way, mask=(way < W) & (k < n_rows), other=0.0)
+            total += member[:, None] * row[None, :]
     return total
 
 

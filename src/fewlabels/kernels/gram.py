@@ -11,7 +11,7 @@ def normalize(g: Tensor) -> Tensor:
     """Unit norm: divide by the norms of both vectors, (E, n, n) -> (E, n, n); zero stays zero."""
     squared = g.diagonal(dim1=-2, dim2=-1)
     scale = torch.where(squared > KERNELS.squared_norm_floor, squared.rsqrt(), 0.0)
-    return g * scale[:, :, None] * scale[:, None, :]
+    return (g * scale[:, :, None]).mul_(scale[:, None, :])
 
 
 def center(g: Tensor, *, n_support: int, jointly: bool, by_support: bool = False) -> Tensor:
@@ -27,8 +27,12 @@ def center(g: Tensor, *, n_support: int, jointly: bool, by_support: bool = False
         alone = part.stop - part.start <= 1  # as in `preprocess.steps.separate_means`
         weights[side, slice(0, n) if jointly or alone else part] = 1.0
     weights /= weights.sum(dim=1, keepdim=True)
-    side_of_row = (torch.arange(n, device=g.device) >= n_support).long()
     toward = g @ weights.mT  # (E, n, 2) <x_i, mean of side>
+    if jointly or by_support:  # one mean
+        of_mean = toward[..., 0]
+        half = of_mean - (of_mean @ weights[0])[:, None] / 2
+        return g.sub(half[:, :, None]).sub_(half[:, None, :])
+    side_of_row = (torch.arange(n, device=g.device) >= n_support).long()
     toward = toward[..., side_of_row]  # (E, n, n) <x_i, m(k)>
     between = weights[side_of_row] @ toward  # (E, n, n) <m(i), m(k)>
     return g - toward - toward.mT + between

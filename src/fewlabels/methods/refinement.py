@@ -87,32 +87,52 @@ def describe_episodes(
         found: The free plans, and what weighs them.
     """
     free, unweighted, gain, certainty, plan = found
-    n_support, (n_query, n_way) = members.shape[1], plan.shape[1:]
+    n_support = members.shape[1]
     clues = Clues(members, lam, products, votes, plan[..., None], plan)
     plans = (free, unweighted, equal)
     of_plans = [describe_plan(each, log_odds(each), clues) for each in plans]
 
     means = members / members.sum(dim=1, keepdim=True)
     labelled = products[:, :, n_support:, :n_support] @ means[:, None]  # (E, 2, Q, W)
-    biases = _centered(biases)
     of_pairs = torch.cat(
-        [2 * lam[:, None, None, None] * _centered(labelled), _spread_to(biases, plan)[:, None]],
+        [
+            2 * lam[:, None, None, None] * _centered(labelled),
+            _spread_to(_centered(biases), plan)[:, None],
+        ],
         dim=1,
     )
+    whole = describe_whole(
+        *(*plans, biases), lam=lam, gain=gain, certainty=certainty, n_support=n_support
+    )
+    inputs = [*of_plans, of_pairs.movedim(1, -1), whole[:, None, None].expand(*plan.shape, -1)]
+    return clues._replace(inputs=torch.cat(inputs, dim=-1))
+
+
+def describe_whole(
+    free: Tensor,
+    unweighted: Tensor,
+    equal: Tensor,
+    biases: Tensor,
+    *,
+    lam: Tensor,
+    gain: Tensor,
+    certainty: Tensor,
+    n_support: int,
+) -> Tensor:
+    """Fourteen numbers of a whole episode from its plans, (E, Q, W) each, and biases -> (E, 14)."""
+    (n_query, n_way), plans = free.shape[1:], (free, unweighted, equal)
     spreads = [(n_way * each.mean(dim=1)).std(dim=-1, correction=0) for each in (unweighted, free)]
     doubts = [-torch.special.xlogy(each, each).sum(dim=-1).mean(dim=1) for each in plans]
     agree = (free * equal).sum(dim=-1).mean(dim=1)
     gap = gain / n_query
     counts = [torch.full_like(lam, log(n)) for n in (n_way, n_support / n_way, n_query / n_way)]
-    of_episode = torch.stack(
+    return torch.stack(
         [
             *(certainty, gap, gap.clamp_min(0), *spreads, lam.log(), *counts),
             *(biases.std(dim=-1, correction=0), *doubts, agree),
         ],
         dim=-1,
     )
-    inputs = [*of_plans, of_pairs.movedim(1, -1), of_episode[:, None, None].expand(*plan.shape, -1)]
-    return clues._replace(inputs=torch.cat(inputs, dim=-1))
 
 
 def describe_plan(plan: Tensor, logits: Tensor, clues: Clues) -> Tensor:
