@@ -15,7 +15,7 @@ import pytest
 
 SHARED = Path(__file__).resolve().parents[1] / "shared"
 
-collect_ignore = [] if find_spec("triton") else ["src/fewlabels/kernels/cuda.py"]
+collect_ignore_glob = [] if find_spec("triton") else ["src/fewlabels/kernels/cuda*.py"]
 
 EXPECTED_SKIPS = {  # reason, as a regular expression: whether it holds here
     r"needs (a )?CUDA": lambda: not _has_cuda(),

@@ -146,6 +146,28 @@ def test_doubtful_ones_are_not_confirmed_without_a_question(doubtful, serve, vis
     assert set(origins(doubtful)) == {"confirmed"}  # no evidence of the accuracy
 
 
+def test_a_question_right_after_another_is_answered(doubtful, serve, visit):
+    page = visit(serve(doubtful))
+    settled(page)
+    page.keyboard.press("Shift+Enter")
+    page.wait_for_selector("#ask[open]")
+    page.evaluate(  # both before the browser says that the first question is closed
+        """() => {
+            document.querySelector("#ask-no").click();
+            document.querySelector("#pinned-confirm").click();
+        }"""
+    )
+    page.wait_for_selector("#ask[open]")
+    page.click("#ask-yes")
+    wait_at_least(page, 16)
+    page.keyboard.press("Shift+Enter")
+    page.wait_for_selector("#ask[open]")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#ask", state="hidden")
+    wait_saved(page)
+    assert set(origins(doubtful)) == {"confirmed"}
+
+
 def test_one_doubtful_image_is_spoken_of_as_one(doubtful, serve, visit):
     with Project.open(doubtful, write=True) as made:
         others = [f"apple/{i:02d}.png" for i in range(1, 20) if i != 7]

@@ -5,7 +5,7 @@ import "./drag.js";
 import { confirm, confirmSection, labelAs, redo, relabel, removeLabels, setMark, setState, trouble, undo, watch } from "./decisions.js";
 import { candidates, currentSection, focus, grid, inspect, isLarge, namesNew, relayout, resize } from "./display.js";
 import { fitMap, openMap, setLasso, stepOnMap, zoomMap } from "./map.js";
-import { $, Palette, isMeant, showFormats, toast } from "./panels.js";
+import { $, Palette, answer, isMeant, showFormats, toast } from "./panels.js";
 import { acting, beginning, className, count, largePicture, mine, noun, outliers, page, views } from "./shared.js";
 
 const ABOVE = 7; // pixels above the first row of a section after a jump to it
@@ -414,8 +414,9 @@ $("class-delete").addEventListener("click", () => {
   relabel(classInQuestion, null);
 });
 $("class-cancel").addEventListener("click", () => $("class-dialog").close());
-for (const answer of ["yes", "no"]) $(`ask-${answer}`).addEventListener("click", () => $("ask").close(answer));
-$("ask").addEventListener("keydown", (event) => event.key === "y" && !event.repeat && $("ask").close("yes"));
+$("ask-yes").addEventListener("click", () => answer(true));
+$("ask-no").addEventListener("click", () => answer(false));
+$("ask").addEventListener("keydown", (event) => event.key === "y" && !event.repeat && answer(true));
 $("letters").checked = lettersOn();
 $("letters").addEventListener("change", (event) => localStorage.setItem(LETTERS, event.target.checked ? "on" : "off"));
 // The name is shown if there is one, or where others may decide too.

@@ -195,17 +195,25 @@ export function showFormats(formats) {
 }
 
 // A question with two answers; true for yes. The safe answer has the focus.
+let answered = () => {};
 export function ask(title, words, { yes, no = "Cancel" }) {
-  const dialog = $("ask");
+  answered(false); // a question that another one follows
   $("ask-title").textContent = title;
   $("ask-words").textContent = words;
   $("ask-yes-words").textContent = yes;
   $("ask-no").textContent = no;
-  dialog.returnValue = "";
-  dialog.showModal();
+  $("ask").showModal();
   $("ask-no").focus();
-  return new Promise((answer) => dialog.addEventListener("close", () => answer(dialog.returnValue === "yes"), { once: true }));
+  return new Promise((resolve) => { answered = resolve; });
 }
+
+// The answer counts at once: the event "close" comes later, and the next question may be open by then.
+export function answer(yes) {
+  $("ask").close();
+  answered(yes);
+}
+
+$("ask").addEventListener("close", () => $("ask").open || answered(false)); // by Escape
 
 let fading;
 export function toast(words, milliseconds = 2600) {
