@@ -63,7 +63,7 @@ EXACT_BYTES = 2**27  # of rows in float64 that are kept for the next doubtful ep
 PRODUCTS_BYTES = 2**28  # inner products of a chunk that are kept for the next method
 REFINED_BYTES = 2**23  # inner products of the episodes that the network refines at a time
 BLOCK = 64  # episodes that a thread takes at a time, in one workspace
-GATHERED_FLOATS = 2**28  # feature values that the GPU gathers at a time: 1 GB
+GATHERED_PART = 1 / 16  # of the GPU's memory, for the rows or products of the episodes at a time
 STEP_CODES = {
     UNIT: codes.UNIT,
     Step("center"): codes.CENTER,
@@ -143,18 +143,22 @@ class _FusedEngine:
 
         Where there is memory for all rows, those once computed are kept for the next episodes.
         """
-        both = np.concatenate([episodes.support, episodes.query], axis=1)
         if self._rows.raw.numel() * torch.float64.itemsize <= EXACT_BYTES:
             if self._exact is None or self._exact[0] != pipeline.rowwise:
                 empty = torch.empty_like(self._rows.raw, dtype=torch.float64)
                 self._exact = (pipeline.rowwise, empty, np.zeros(len(empty), bool))
             _, rows, known = self._exact
-            wanted = np.zeros_like(known)
-            wanted[both] = True
+            drawn = episodes.support, episodes.query
+            many = sum(each.size for each in drawn) >= len(known)  # nearly all are drawn
+            wanted = np.full_like(known, many)
+            if not many:
+                for each in drawn:
+                    wanted[each] = True
             new = np.flatnonzero(wanted & ~known)
             rows[torch.as_tensor(new).to(self.device)] = self._shifted_rows(pipeline, new)
             known[new] = True
             return rows, episodes
+        both = np.concatenate([episodes.support, episodes.query], axis=1)
         used, numbers = np.unique(both, return_inverse=True)
         n_support = episodes.support.shape[1]
         support, query = np.split(numbers.reshape(both.shape), [n_support], axis=1)
@@ -327,8 +331,10 @@ class TritonEngine(_FusedEngine):
     ) -> tuple[IntArray, NDArray[np.floating]]:
         from fewlabels.kernels import cuda, cuda_refinement
 
-        both = np.concatenate([episodes.support, episodes.query], axis=1)
-        numbers = torch.as_tensor(both.astype(np.int32)).to(self.device)
+        drawn = (
+            torch.as_tensor(each).to(self.device) for each in (episodes.support, episodes.query)
+        )
+        numbers = torch.cat(list(drawn), dim=1)
         shown = torch.as_tensor(episodes.support_labels.astype(np.int32)).to(self.device)
         lam, alpha, n_steps, classifier, target = _kernel_arguments(method, episodes)
         masses = torch.as_tensor(target).to(rows)
@@ -383,7 +389,9 @@ class TritonEngine(_FusedEngine):
                 torch.stack([found.lam, found.gain, found.certainty], dim=1),
             )
 
-        size = max(1, GATHERED_FLOATS // (n * max(rows.shape[1], PRODUCTS_PER_EPISODE * n)))
+        memory = torch.cuda.get_device_properties(rows.device).total_memory
+        n_bytes = rows.itemsize * n * max(rows.shape[1], PRODUCTS_PER_EPISODE * n)  # per episode
+        size = max(1, int(GATHERED_PART * memory) // n_bytes)
         size = -(-len(episodes) // -(-len(episodes) // size))  # parts of equal size
         parts = [slice(first, first + size) for first in range(0, len(episodes), size)]
         answers = [classify(part) for part in parts]

@@ -22,7 +22,8 @@ from fewlabels.methods.estimation import ESTIMATION, free_weight
 from fewlabels.methods.kmeans import MAX_ITERATIONS as KMEANS_ITERATIONS
 from fewlabels.transport.solver import SOLVER
 
-KTH_CELLS = 2048  # numbers that a block searches at a time
+SEARCHED_CELLS = 512  # numbers that a block of one warp, which never waits, searches at a time
+WORDS_PER_THREAD = 32  # of an array, 4 bytes each
 ROW_LIMIT, CELL_LIMIT = 512, 8192  # rows, and classes times rows, that a block has registers for
 
 
@@ -108,14 +109,17 @@ def classify_grams(
     scratch = grams.new_empty(n_episodes, length, width)
     sizes = (n - n_query, n_query, n_way)
     solves = (tol, SOLVER.damping(grams.dtype))
-    n_warps = max(1, min(8, width * length * grams.itemsize // 4096))  # 32 words per thread
-    block = {"W": width, "N": length, "num_warps": n_warps}
+    words = width * length * grams.itemsize // 4  # of an array
+    n_warps = max(1, min(8, words // (32 * WORDS_PER_THREAD)))
+    of_estimate = min(8, n_warps * 2)  # it holds more arrays
+    block = {"W": width, "N": length}
     if wides is not None:
         _estimate_kernel[(n_episodes,)](
             *(wides, support_labels, scratch, *sizes),
             *(alphas, lams, plans[0], plans[1], evidence[0]),
             ROUNDS=ESTIMATION.lam_rounds if lam <= 0 and n_way > 1 else 0,
             PLANS=estimating,
+            num_warps=of_estimate,
             **block,
         )
     _classify_kernel[(n_episodes,)](
@@ -127,6 +131,7 @@ def classify_grams(
         target.shape[1] if len(target) > 1 else 0,
         KIND=codes.MASS if estimating else classifier,
         PLANS=estimating,
+        num_warps=n_warps,
         **block,
     )
     if not estimating:
@@ -135,6 +140,7 @@ def classify_grams(
         *(wides, support_labels, scratch, *sizes),
         *(lams, plans[2], evidence[1]),
         *solves,
+        num_warps=n_warps,
         **block,
     )
     mass = plans.sum(dim=-1)  # (3, E, W)
@@ -152,9 +158,11 @@ def kth_largest(x: Tensor, ranks: Sequence[int]) -> list[Tensor]:
     n_rows, n = x.shape[0] * x.shape[1], x.shape[2]
     found = x.new_empty(len(ranks), *x.shape[:2])
     length = max(32, triton.next_power_of_2(n))
-    rows = max(1, KTH_CELLS // length)
+    rows = max(1, SEARCHED_CELLS // length)
     for kth, to in zip(ranks, found, strict=True):
-        _kth_kernel[(triton.cdiv(n_rows, rows),)](x, to, n_rows, n, kth, R=rows, N=length)
+        _kth_kernel[(triton.cdiv(n_rows, rows),)](
+            x, to, n_rows, n, kth, R=rows, N=length, num_warps=1
+        )
     return list(found)
 
 
@@ -332,32 +340,33 @@ def _balance(  # type: ignore[no-untyped-def]
         accepted = tl.where(better, biases, accepted)
         accepted_mass = tl.where(better, mass, accepted_mass)
         error = tl.where(better, new_error, error)
-        free = allowed
-        if KIND == MINIMUM:
-            free = allowed & (missing != 0.0)
-        both = free[:, None] & free[None, :]
-        hessian = -_overlaps(plan, plan, n_way, W)
-        if KIND == MASS:
-            hessian += tl.sum(mass, axis=0) / n_way
-        diagonal = way[:, None] == way[None, :]
-        hessian = tl.where(both, hessian, 0.0) + tl.where(
-            diagonal, tl.where(free, (1.0 + damping) * mass, 1.0)[:, None], 0.0
-        )
-        move = _solve(hessian, tl.where(free, missing, 0.0), n_way, W)
-        longest = tl.max(tl.abs(move), axis=0)
-        finite = tl.sum(tl.abs(move), axis=0) < 1e30
-        move = move * tl.minimum(1.0, STEP_LIMIT / tl.maximum(longest, 1e-30))
-        scaling = tl.where(
-            allowed & (mass_wanted > 0.0),
-            tl.log(mass_wanted / tl.maximum(accepted_mass, MASS_FLOOR)),
-            0.0,
-        )
-        good = better & finite
-        proposal = accepted + tl.where(good, move, scaling)
-        if KIND == MINIMUM:
-            proposal = tl.maximum(proposal, 0.0)
-        unconditional = tl.where(good, 0, 1)
-        biases = tl.where(going > 0, proposal, biases)
+        if going > 0:  # the next biases
+            free = allowed
+            if KIND == MINIMUM:
+                free = allowed & (missing != 0.0)
+            both = free[:, None] & free[None, :]
+            hessian = -_overlaps(plan, plan, n_way, W)
+            if KIND == MASS:
+                hessian += tl.sum(mass, axis=0) / n_way
+            diagonal = way[:, None] == way[None, :]
+            hessian = tl.where(both, hessian, 0.0) + tl.where(
+                diagonal, tl.where(free, (1.0 + damping) * mass, 1.0)[:, None], 0.0
+            )
+            move = _solve(hessian, tl.where(free, missing, 0.0), n_way, W)
+            longest = tl.max(tl.abs(move), axis=0)
+            finite = tl.sum(tl.abs(move), axis=0) < 1e30
+            move = move * tl.minimum(1.0, STEP_LIMIT / tl.maximum(longest, 1e-30))
+            scaling = tl.where(
+                allowed & (mass_wanted > 0.0),
+                tl.log(mass_wanted / tl.maximum(accepted_mass, MASS_FLOOR)),
+                0.0,
+            )
+            good = better & finite
+            proposal = accepted + tl.where(good, move, scaling)
+            if KIND == MINIMUM:
+                proposal = tl.maximum(proposal, 0.0)
+            unconditional = tl.where(good, 0, 1)
+            biases = proposal
     return plan, biases, solved
 
 

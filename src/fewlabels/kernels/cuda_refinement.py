@@ -16,7 +16,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from fewlabels.kernels.cuda import Estimates, find_kth
+from fewlabels.kernels.cuda import SEARCHED_CELLS, Estimates, find_kth
 from fewlabels.methods import refinement
 from fewlabels.methods.refinement import N_PLAN, VOTERS
 
@@ -24,7 +24,6 @@ ROW_LIMIT, WAY_LIMIT = 128, 32  # of an episode whose tiles a block has register
 LEAST_WIDTH = 16  # of a tile in a matrix product
 N_WARPS = 4
 N_STAGES = 1
-SEARCHED_CELLS = 2048  # numbers that a block searches at a time
 
 
 class Decided(NamedTuple):
@@ -58,7 +57,7 @@ def find_nearest(products: Tensor, n_support: int, n_nearest: int, ties: Tensor)
     length = max(32, triton.next_power_of_2(n))
     rows = max(1, SEARCHED_CELLS // length)
     _nearest_kernel[(n_episodes, triton.cdiv(n_query, rows))](
-        *(products, nearest, ties, n_support, n_query, n_nearest), R=rows, N=length
+        *(products, nearest, ties, n_support, n_query, n_nearest), R=rows, N=length, num_warps=1
     )
     return nearest
 

@@ -46,8 +46,9 @@ def append_neighbor_means(
     The features depend on inner products alone, so any rows with these products will do. Their
     number of dimensions counts too: the vectors must have n or more.
     """
-    x = smoothing.rows_of_products(g)
-    support, query = x[:, :n_support], x[:, n_support:]
-    wide = smoothing.append_neighbor_means(support, query, n_way=n_way, kth=kth)
-    rows = torch.cat(wide, dim=1)
-    return rows @ rows.mT
+    planned = smoothing.plan_smoothing(n_support, g.shape[1] - n_support, n_way)
+    if planned is None:
+        return g
+    rows = smoothing.rows_of_products(g)
+    found = smoothing.find_neighborhood_exactly(rows, planned.neighbors, kth)
+    return found.products(weight=planned.weight).to(g.dtype)

@@ -69,6 +69,15 @@ class Neighborhood(NamedTuple):
     means: Tensor  # over neighbors and their neighbors
     graph: Tensor | None = None  # sparse, (E N, E N); `find_neighborhood` has it
 
+    def products(self, *, weight: float) -> Tensor:
+        """Inner products of the rows that `join` gives, (E, N, N)."""
+        of_means = self.means @ self.means.mT
+        part = 1 / (1 + weight)
+        joined: Tensor = torch.baddbmm(
+            of_means, self.whitened, self.whitened.mT, beta=part * weight, alpha=part
+        )
+        return joined
+
     def join(self, *, weight: float) -> Tensor:
         """Both parts side by side, (E, N, 2 D), the means with a weight; norms are 1."""
         parts = torch.cat([self.whitened, weight**0.5 * self.means], dim=-1)
@@ -123,7 +132,7 @@ def append_neighbor_means(
     if x.shape[1] > SMOOTHING.dense_rows:
         found = find_neighborhood(x)
     else:
-        found = _find_neighborhood_exactly(x, smoothing.neighbors, kth)
+        found = find_neighborhood_exactly(x, smoothing.neighbors, kth)
     joined = found.join(weight=smoothing.weight).to(support.dtype)
     return joined[:, :n_support], joined[:, n_support:]
 
@@ -169,7 +178,7 @@ def _take(x: Tensor, rows: Tensor) -> Tensor:
     return x.gather(1, rows[..., None].expand(-1, -1, x.shape[2]))
 
 
-def _find_neighborhood_exactly(x: Tensor, neighbors: int, kth: Kth) -> Neighborhood:
+def find_neighborhood_exactly(x: Tensor, neighbors: int, kth: Kth) -> Neighborhood:
     """The same for small episodes, in float64, (E, N, D) -> (E, N, D') with D' = min(N, D)."""
     x = _rotate(x.double())
     x = _unit(_whiten_within(x, _difference_covariance(x, neighbors, kth)))
@@ -177,12 +186,12 @@ def _find_neighborhood_exactly(x: Tensor, neighbors: int, kth: Kth) -> Neighborh
     near.diagonal(dim1=1, dim2=2).zero_()
     (least,) = kth(near, [neighbors])
     near = torch.where(near >= least[..., None], near, 0.0)
-    near = (near + near.mT) / 2
+    near = near + near.mT  # twice the weights, which does not change the graph
     scale = near.sum(dim=-1).clamp_min(torch.finfo(x.dtype).tiny ** 0.5).rsqrt()
-    graph = near * scale[:, :, None] * scale[:, None, :]
+    graph = near.mul_(scale[:, :, None]).mul_(scale[:, None, :])
     means = x
     for _ in range(SMOOTHING.hops):
-        means = graph @ means + SMOOTHING.own_weight * means
+        means = torch.baddbmm(means, graph, means, beta=SMOOTHING.own_weight)
     return Neighborhood(x, _unit(means))
 
 
@@ -211,9 +220,12 @@ def _difference_covariance(x: Tensor, neighbors: int, kth: Kth) -> Tensor:
     least, least_nearest = kth(cosines, [neighbors, n_nearest])
     in_degree = (cosines >= least[..., None]).sum(dim=-2)  # (E, N)
     weights = _row_weights(in_degree.to(x), neighbors)
-    edges = (cosines >= least_nearest[..., None]) * weights[:, :, None]
-    edges = (edges + edges.mT) / 2
-    return x.mT @ (edges.sum(dim=-1, keepdim=True) * x - edges @ x)
+    edges = (cosines >= least_nearest[..., None]) * (weights / 2)[:, :, None]
+    edges = edges + edges.mT
+    degrees = edges.sum(dim=-1)
+    laplacian = edges.neg_()
+    laplacian.diagonal(dim1=1, dim2=2).add_(degrees)
+    return x.mT @ (laplacian @ x)
 
 
 def _row_weights(in_degree: Tensor, neighbors: int) -> Tensor:
