@@ -1,20 +1,25 @@
 """Fit the network of `map-auto` (methods/refinement.py), and measure what it brings.
 
-    python benchmarks/refinement.py fit TRAIN ... [--test FILE ...] [--minutes 5] [--write]
-    python benchmarks/refinement.py measure NAME=FILE ... [--episodes 10000]
+    python benchmarks/refinement.py fit TRAIN ... [--mean] [--test FILE ...] [--minutes 5] [--write]
+    python benchmarks/refinement.py measure NAME=FILE[=OTHERS] ... [--episodes 10000]
 
 TRAIN: features of classes that the backbone was not trained on (benchmarks/folds.py). FILE:
 features of validation classes, or of novel ones; .npy with 600 rows per class. 1 and 5 shots; most
 batches have 5 ways and 75 queries, the others 3 to 20 ways (`OTHERS`). The episodes are balanced,
-from Dirichlet(1), (2), (3) and (5), and with absent classes (`KINDS`). In half of the chunks of
-episodes, only a random part of the features is used, so that classes lie otherwise each time. AdamW
-on the cross-entropy of the queries; the mean of the weights over the last steps is kept. `fit`
-prints, for the files of --test, the accuracy without the network and the paired difference, at 5
-ways; --write replaces the weights of the package. `measure` does it with the package's code and
-writes benchmarks/results/refinement.json; NAMEs that are not given keep their cells.
+from Dirichlet distributions, and with absent classes (`KINDS`). In half of the chunks of episodes,
+only a random part of the features is used, so that classes lie otherwise each time. --mean fits the
+weights of `map-auto-mean`: in half of the chunks, rows are centered by the mean of the classes that
+are not in the episode too. AdamW on the cross-entropy of the queries; the mean of the weights over
+the last steps is kept.
+
+`fit` prints, for the files of --test, the accuracy without the network and the paired difference,
+at 5 ways; --write replaces the weights of the package. `measure` does it with the package's code
+and writes benchmarks/results/refinement.json; NAMEs that are not given keep their cells. OTHERS:
+features of other classes, whose mean `map-auto-mean` takes.
 """
 
 import argparse
+import itertools
 import json
 import math
 import shlex
@@ -36,6 +41,7 @@ from fewlabels.methods.auto import gather_clues
 from fewlabels.methods.base import find_method
 from fewlabels.methods.estimation import WeighedPlans
 from fewlabels.methods.refinement import N_INPUTS, N_PLAN, VOTERS, Clues, refine_logits
+from fewlabels.preprocess.steps import SUPPORT, SUPPORT_AND_MEAN
 
 RESULTS = Path(__file__).with_name("results") / "refinement.json"
 WIDTH, N_ROUNDS = 32, 4  # 48 and 64 units, 5 and 6 rounds are not better on validation classes
@@ -48,8 +54,19 @@ KINDS = {  # queries: part of the episodes
     "dirichlet:5:{all}": 0.05,
     "present:{some}:{all}": 0.10,
 }
+KINDS_WITH_MEAN = {
+    "{each}": 0.27,
+    "dirichlet:0.5:{all}": 0.05,
+    "dirichlet:1:{all}": 0.07,
+    "dirichlet:2:{all}": 0.42,
+    "dirichlet:3:{all}": 0.05,
+    "dirichlet:5:{all}": 0.04,
+    "present:{some}:{all}": 0.10,
+}
 MAIN = (5, 15)  # ways, queries per class
 OTHERS = ((3, 15), (5, 5), (5, 40), (10, 15), (20, 10))
+OTHERS_WITH_MEAN = (*OTHERS, (5, 2))
+OUTSIDE_PART = 0.5  # of the chunks, with --mean
 MAIN_TURNS = 5  # batches of a main set for each of another
 TESTS = ("15", "dirichlet:2:75", "present:2:75")
 CHUNK = 2048  # episodes whose clues are computed at a time
@@ -80,12 +97,16 @@ def draw(
     seed: int,
     device: str,
     random: np.random.Generator | None = None,
+    outside: bool = False,
 ) -> Drawn:
-    """Episodes, in half precision: they are many. With `random`, of parts of the features."""
+    """Episodes, in half precision: they are many. With `random`, of parts of the features.
+
+    `outside`: whether they are centered by the mean of the other classes too.
+    """
     rows = torch.as_tensor(features.features).float()
     dataset = features.provenance.get("dataset")
     method = configure("map-auto", n_shot=n_shot, dataset=dataset).decide(rows)
-    steps = {name: method.settings[name] for name in ("alpha", "n_steps")}
+    knobs = {name: method.settings[name] for name in ("alpha", "n_steps")}
     how = {"n_way": n_way, "n_shot": n_shot, "queries": queries, "seed": seed}
     episodes = sample_episodes(features, n_episodes=n, **how)  # type: ignore[arg-type]
     rows, parts = rows.to(device), []
@@ -94,34 +115,56 @@ def draw(
         if random is not None and random.random() < 0.5:
             count = int(rows.shape[1] * random.uniform(FEWEST_FEATURES, 1.0))
             used = rows[:, torch.as_tensor(random.permutation(rows.shape[1])[:count]).to(device)]
-        x, q = (
-            used[torch.as_tensor(each[chunk]).to(device)]
-            for each in (episodes.support, episodes.query)
+        used, _, _ = method.pipeline.rowwise.apply_and_record(used, used[:0])
+        x, q, y = (
+            torch.as_tensor(each[chunk]).to(device)
+            for each in (episodes.support, episodes.query, episodes.support_labels)
         )
-        y = torch.as_tensor(episodes.support_labels[chunk]).to(device)
-        support, query = method.pipeline.apply(x, q)
-        clues, *_ = gather_clues(support, y, query, n_way=n_way, **steps)
+        steps, mean = method.pipeline.episodic, None
+        if outside and (random is None or random.random() < OUTSIDE_PART):
+            steps = steps.with_centering(SUPPORT_AND_MEAN)
+            mean = means_of_others(used, features.labels, episodes.classes[chunk])
+        support, query = steps.apply(used[x], used[q], mean=mean)
+        clues, *_ = gather_clues(support, y, query, n_way=n_way, **knobs)
         parts.append([each.half() for each in clues])
     clues = Clues(*(torch.cat(each) for each in zip(*parts, strict=True)))
     return clues, torch.as_tensor(episodes.query_labels).to(device)
 
 
+def means_of_others(rows: Tensor, labels: np.ndarray, classes: np.ndarray) -> Tensor:
+    """Mean of the rows of all classes but those of each episode, (N, D) and (E, W) -> (E, 1, D)."""
+    numbers = torch.as_tensor(labels).to(rows.device)
+    counts = torch.bincount(numbers).to(rows)
+    sums = rows.new_zeros(len(counts), rows.shape[1]).index_add(0, numbers, rows)
+    own = torch.as_tensor(classes).to(rows.device)
+    others = sums.sum(dim=0) - sums[own].sum(dim=1)
+    return (others / (counts.sum() - counts[own].sum(dim=1))[:, None])[:, None]
+
+
 def draw_mixture(
-    features: FeatureSet, n_way: int, n_each: int, n_shot: int, n: int, device: str, random
+    features: FeatureSet,
+    n_way: int,
+    n_each: int,
+    n_shot: int,
+    n: int,
+    device: str,
+    random: np.random.Generator,
+    with_mean: bool,
 ) -> Drawn:
     """Episodes of all kinds."""
     fewest = max(2, 2 * n_way // 5)
     some = f"{fewest}-{n_way - 1}" if fewest < n_way - 1 else str(fewest)
     parts = []
-    for seed, (word, part) in enumerate(KINDS.items()):
+    for seed, (word, part) in enumerate((KINDS_WITH_MEAN if with_mean else KINDS).items()):
         queries = word.format(each=n_each, all=n_way * n_each, some=some)
         count = max(1, round(part * n))
-        parts.append(draw(features, n_way, n_shot, queries, count, 100 + seed, device, random))
+        what = (features, n_way, n_shot, queries, count, 100 + seed, device)
+        parts.append(draw(*what, random, outside=with_mean))
     clues = Clues(*(torch.cat(each) for each in zip(*(c for c, _ in parts), strict=True)))
     return clues, torch.cat([labels for _, labels in parts])
 
 
-def draw_all(paths: list[Path], n_main: int, device: str) -> list[Drawn]:
+def draw_all(paths: list[Path], n_main: int, device: str, with_mean: bool) -> list[Drawn]:
     """Episodes of all files, numbers of shots, and sizes; a batch is of one of them."""
     random = np.random.default_rng(0)
     main, others = [], []
@@ -129,12 +172,13 @@ def draw_all(paths: list[Path], n_main: int, device: str) -> list[Drawn]:
         features = read(path)
         smallest = int(np.bincount(features.labels).min())
         for n_shot in (1, 5):
-            main.append(draw_mixture(features, *MAIN, n_shot, n_main, device, random))
-            for size in OTHERS:
+            main.append(draw_mixture(features, *MAIN, n_shot, n_main, device, random, with_mean))
+            for size in OTHERS_WITH_MEAN if with_mean else OTHERS:
                 enough = n_shot + math.prod(size) / max(2, 2 * size[0] // 5) < smallest
                 if enough and size[0] <= len(features.class_names):
                     n = n_main // 28
-                    others.append(draw_mixture(features, *size, n_shot, n, device, random))
+                    what = (features, *size, n_shot, n, device, random, with_mean)
+                    others.append(draw_mixture(*what))
         print("drawn", path, flush=True)
     return MAIN_TURNS * main + others
 
@@ -170,7 +214,8 @@ def fit(
 ) -> dict[str, Tensor]:
     """Weights from sets of episodes."""
     torch.manual_seed(0)
-    weights = first or start(torch.cat([clues.inputs[::40].flatten(0, -2) for clues, _ in sets]))
+    some = torch.cat([clues.inputs[::80].flatten(0, -2) for clues, _ in sets])
+    weights = first or start(some)
     fitted = [each.requires_grad_() for name, each in weights.items() if len(name) == 1]
     mean = {name: each.detach().clone() for name, each in weights.items()}
     solver = torch.optim.AdamW(fitted, lr=rate, weight_decay=DECAY, betas=MOMENTS)
@@ -203,13 +248,14 @@ def fit(
     return mean
 
 
-def compare(path: Path, weights: dict[str, Tensor], n: int, device: str) -> None:
+def compare(path: Path, weights: dict[str, Tensor], n: int, device: str, with_mean: bool) -> None:
     """Print accuracies without the network and paired differences."""
     features = read(path)
     for n_shot in (1, 5):
         line = []
         for seed, queries in enumerate(TESTS):
-            clues, truth = draw(features, MAIN[0], n_shot, queries, n, 200 + seed, device)
+            what = (features, MAIN[0], n_shot, queries, n, 200 + seed, device)
+            clues, truth = draw(*what, outside=with_mean)
             gains, before = [], []
             for at in range(0, n, 100):
                 some = take(clues, slice(at, at + 100))
@@ -226,9 +272,18 @@ def compare(path: Path, weights: dict[str, Tensor], n: int, device: str) -> None
         print(path, n_shot, " | ".join(line), flush=True)
 
 
-def measure(name: str, path: Path, n: int) -> list[dict[str, object]]:
-    """Accuracy of map-auto, of the same without the network, and of PT+MAP, on equal episodes."""
-    features = read_features(path, per_class=600 if path.suffix == ".npy" else None)
+def read_all(path: Path) -> FeatureSet:
+    """All features of a file."""
+    return read_features(path, per_class=600 if path.suffix == ".npy" else None)
+
+
+def measure(name: str, path: Path, others: Path | None, n: int) -> list[dict[str, object]]:
+    """Accuracy of map-auto, of the same without the network, and of PT+MAP, on equal episodes.
+
+    And of map-auto-mean, where there are features of other classes.
+    """
+    features = read_all(path)
+    outside = None if others is None else read_all(others)
     fewest, cells = int(features.class_sizes.min()), []
     auto = find_method("map-auto")
     for queries in TESTS:
@@ -238,7 +293,9 @@ def measure(name: str, path: Path, n: int) -> list[dict[str, object]]:
                 queries = f"present:2:{min(75, 2 * (fewest - n_shot))}"
             two = configure("map", **kind, pipeline=auto.pipeline, prior="estimate", lam="auto")
             methods = [configure("map-auto", **kind), two, configure("map", **kind)]
-            found = evaluate(methods, features, n_shot=n_shot, queries=queries, n_episodes=n)
+            methods += [configure("map-auto-mean", **kind)] * (outside is not None)
+            how = {"n_shot": n_shot, "queries": queries, "n_episodes": n}
+            found = evaluate(methods, features, mean_features=outside, **how)
             right = [100 * each.accuracies for each in found]
             gain = right[0] - right[1]
             cell = {
@@ -248,6 +305,10 @@ def measure(name: str, path: Path, n: int) -> list[dict[str, object]]:
                 "half_width": 1.96 * gain.std(ddof=1) / n**0.5,
                 "seconds": [each.seconds for each in found],
             }
+            if outside is not None:
+                gain = right[3] - right[0]
+                cell |= {"map_auto_mean": right[3].mean(), "mean_gain": gain.mean()}
+                cell["mean_half_width"] = 1.96 * gain.std(ddof=1) / n**0.5
             cells.append(cell)
             print(json.dumps(cell), flush=True)
     return cells
@@ -256,13 +317,15 @@ def measure(name: str, path: Path, n: int) -> list[dict[str, object]]:
 def largest_error(features: FeatureSet) -> float:
     """The largest difference of a probability of the network in float32 and in float64."""
     rows, largest = torch.as_tensor(features.features).double(), 0.0
-    for n_shot, queries in ((1, "15"), (1, "dirichlet:2:75"), (5, "dirichlet:2:75")):
-        method = configure("map-auto", n_shot=n_shot).decide(rows)
+    cells = ((1, "15"), (1, "dirichlet:2:75"), (5, "dirichlet:2:75"))
+    for (n_shot, queries), name in itertools.product(cells, ("map-auto", "map-auto-mean")):
+        method = configure(name, n_shot=n_shot).decide(rows)
         steps = {name: method.settings[name] for name in ("alpha", "n_steps")}
         episodes = sample_episodes(features, n_episodes=300, n_shot=n_shot, queries=queries, seed=9)
         x, q = (rows[torch.as_tensor(each)] for each in (episodes.support, episodes.query))
         y = torch.as_tensor(episodes.support_labels)
-        support, query = method.pipeline.apply(x, q)
+        mean = method.pipeline.mean_of(rows) if method.pipeline.needs_mean else None
+        support, query = method.pipeline.apply(x, q, mean=mean)
         clues, found, equal = gather_clues(support, y, query, n_way=5, **steps)
         single = refinement.describe_episodes(
             *(each.float() for each in (clues.products, clues.votes, clues.members)),
@@ -271,7 +334,11 @@ def largest_error(features: FeatureSet) -> float:
             biases=equal.biases.float(),
             found=WeighedPlans(*(each.float() for each in found)),
         )
-        difference = refinement.refine_plan(single).double() - refinement.refine_plan(clues)
+        exact, fast = (
+            refinement.refine_plan(each, method.settings.get("centering", SUPPORT))
+            for each in (clues, single)
+        )
+        difference = fast.double() - exact
         largest = max(largest, float(difference.abs().max()))
     return largest
 
@@ -286,6 +353,7 @@ def main() -> None:
     parser.add_argument("--drawn", type=int, default=14_000, help="main episodes per file and shot")
     parser.add_argument("--batch", type=int, default=128, help="episodes of a step")
     parser.add_argument("--rate", type=float, default=RATE)
+    parser.add_argument("--mean", action="store_true", help="fit the weights of map-auto-mean")
     parser.add_argument("--start", type=Path, help="weights to go on from")
     parser.add_argument("--episodes", type=int, help="of a test: 1,500; of measure: 10,000")
     parser.add_argument("--device", default="cpu")
@@ -293,30 +361,33 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="replace the weights of the package")
     options = parser.parse_args()
     if options.what == "measure":
-        named = [file.split("=", 1) for file in options.files]
+        named = [file.split("=") for file in options.files]
         n = options.episodes or 10_000
         report = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"cells": []}
-        for name, file in named:  # other features keep their cells
+        for name, file, *others in named:  # other features keep their cells
             kept = [cell for cell in report["cells"] if cell["features"] != name]
-            report["cells"] = kept + measure(name, Path(file), n)
-        errors = [largest_error(read(Path(file))) for _, file in named]
+            outside = Path(others[0]) if others else None
+            report["cells"] = kept + measure(name, Path(file), outside, n)
+        errors = [largest_error(read(Path(file))) for _, file, *_ in named]
         report |= {"seed": 0, "versions": versions()}
         report["largest_error"] = max(report.get("largest_error", 0.0), *errors)
         RESULTS.write_text(json.dumps(report, indent=1) + "\n")
         return
-    sets = draw_all([Path(file) for file in options.files], options.drawn, options.device)
+    files = [Path(file) for file in options.files]
+    sets = draw_all(files, options.drawn, options.device, options.mean)
     first = None
     if options.start:
         first = {name: each.float() for name, each in load_file(options.start).items()}
     weights = fit(sets, options.minutes, options.batch, options.rate, first)
     del sets
-    package = Path(refinement.__file__).with_name(refinement.WEIGHTS)
+    centering = SUPPORT_AND_MEAN if options.mean else SUPPORT
+    package = Path(refinement.__file__).with_name(refinement.WEIGHTS[centering])
     for path in [package] * options.write + [options.output] * bool(options.output):
         halves = {name: each.half().cpu().contiguous() for name, each in weights.items()}
         save_file(halves, path, metadata={"command": shlex.join(["python", *sys.argv])})
     with torch.no_grad():
         for path in options.test:
-            compare(path, weights, options.episodes or 1500, options.device)
+            compare(path, weights, options.episodes or 1500, options.device, options.mean)
 
 
 if __name__ == "__main__":

@@ -26,9 +26,10 @@ from fewlabels import (
 )
 from fewlabels.evaluation.engines import make_engine
 from fewlabels.fitting import Rows
+from fewlabels.methods.base import methods_with_mean
 
 # which need the true labels, or a mean of base classes
-UNFIT = ("map-truth", "simpleshot-cl2n")
+UNFIT = ("map-truth", *methods_with_mean())
 # which take seconds for a hundred rows: on few rows only
 SLOW = ("am", "alpha-am")
 METHODS = [name for name in method_names() if name not in (*UNFIT, *SLOW)]

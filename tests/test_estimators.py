@@ -26,6 +26,7 @@ from fewlabels import (
     method_names,
 )
 from fewlabels.errors import InputError
+from fewlabels.methods.base import methods_with_mean
 from fewlabels.methods.map import assign_map
 from fewlabels.preprocess import PAPER, Pipeline
 
@@ -766,7 +767,8 @@ def test_a_method_by_name_is_what_its_estimator_is(episode, method, settings, ot
 
 
 @pytest.mark.parametrize(
-    "method", [name for name in method_names() if name not in ("map-truth", "simpleshot-cl2n")]
+    "method",
+    [name for name in method_names() if name not in ("map-truth", *methods_with_mean())],
 )
 def test_every_method_is_cloned_and_pickled_and_finds_labels(episode, method):
     x, y, truth = episode

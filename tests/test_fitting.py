@@ -16,10 +16,11 @@ from fewlabels import AtLeast, Fitted, classify, configure, fit, load_embedded, 
 from fewlabels.errors import FileFormatError, InputError
 from fewlabels.fitting import Rows
 from fewlabels.methods import find_method
+from fewlabels.methods.base import methods_with_mean
 
 NAMES = np.array(["rook", "ibis", "crow"])
 # which need the true labels, or a mean of base classes
-UNFIT = ("map-truth", "simpleshot-cl2n")
+UNFIT = ("map-truth", *methods_with_mean())
 METHODS = [name for name in method_names() if name not in UNFIT]
 NOT_LINEAR = (
     *("laplacianshot", "tafssl", "tafssl-ica", "tafssl-shift", "label-spreading"),

@@ -67,7 +67,7 @@ def answer(
 
     Args:
         pipeline: The steps that are still to be done, where some were done before.
-        mean: What a `center(mean)` step subtracts, (D,).
+        mean: From outside, for steps such as `center(mean)`, (D,).
         neighborhood: Of the preprocessed rows, where it was computed before.
     """
     steps = method.pipeline if pipeline is None else pipeline
@@ -187,7 +187,7 @@ class Rows:
     x: Tensor  # (N, D) after all steps, as if no row had a label
     means: tuple[Tensor, ...]  # subtracted on the way to x
     prepared: Any = None  # `Method.prepare_rows` of x, where it is kept
-    mean: Tensor | None = None  # what a center(mean) step subtracts, (D,)
+    mean: Tensor | None = None  # from outside, for steps such as center(mean), (D,)
 
     @classmethod
     def prepare(
@@ -202,7 +202,7 @@ class Rows:
         """Preprocess rows, (N, D), for a method.
 
         Args:
-            mean: What a `center(mean)` step subtracts, (D,).
+            mean: From outside, for steps such as `center(mean)`, (D,).
             keep_neighbors: Whether to compute neighbourhoods now, for many fits.
         """
         chosen = find_method(method)
@@ -348,7 +348,7 @@ def fit(
         labelled: Labelled vectors, (S, D).
         labels: Their labels, (S,), of any kind; classes may have different numbers of rows.
         unlabelled: Unlabelled vectors, (Q, D).
-        mean: What a `center(mean)` step subtracts, (D,).
+        mean: From outside, for steps such as `center(mean)`, (D,).
         calibrate: Whether probabilities are calibrated by hidden labels.
         **settings: Values of the method's knobs, such as beta, lam or prior; and `pipeline`.
 

@@ -11,8 +11,9 @@ from fewlabels.evaluation import evaluate, sample_episodes
 from fewlabels.evaluation.engines import TorchEngine
 from fewlabels.evaluation.fused import NumbaEngine
 from fewlabels.methods import configure, method_names
+from fewlabels.methods.base import methods_with_mean
 
-NAMES = [name for name in method_names() if name != "simpleshot-cl2n"]  # which needs a mean
+NAMES = [name for name in method_names() if name not in methods_with_mean()]
 FEWER = {name: {"n_updates": 3} for name in ("am", "alpha-am")}  # their default takes long
 EVERY_METHOD = [configure(name, n_shot=2, **FEWER.get(name, {})) for name in NAMES]
 ENGINES = pytest.mark.parametrize("engine", ["torch", "numba"])
@@ -157,7 +158,8 @@ def test_a_mean_of_another_width_or_without_use_is_refused(features, make_featur
             features, [wants_mean], mean_features=make_features([9, 9], dim=4), engine=engine
         )
     with pytest.raises(
-        InputError, match=r"mean_features has no effect on pipeline .* has no center\(mean\)"
+        InputError,
+        match=r"mean_features has no effect on pipeline .* map-auto-mean, simpleshot-cl2n",
     ):
         accuracies(
             features,

@@ -16,12 +16,14 @@ from fewlabels.methods.refinement import nearest_votes
 CONV4 = Path(__file__).parents[2] / "artifacts" / "cifar-fs" / "conv4" / "novel.safetensors"
 # A method without a kernel is left to the float64 classifier itself: one of them will do.
 NAMES = [name for name in method_names() if find_method(name).kernel or name == "paddle"]
-NAMES.remove("simpleshot-cl2n")  # which needs a mean
 PAPER_METHODS = pytest.mark.parametrize("name", NAMES)
 PIPELINES = (
     "power(0.5) | unit | center | unit",
     "power(0.5) | unit | center(joint) | unit",
     "unit | center",
+    "unit | center(support+mean) | unit",
+    "center(support+mean)",
+    "unit | center | center(support+mean)",  # without a kernel
     "center(joint)",
     "unit",
     "none",
@@ -57,8 +59,9 @@ def configured(name, *, n_shot, dataset=None, **settings):
 
 def assert_labels_agree(features, methods, **shape):
     episodes = sample_episodes(features, **{"n_episodes": 12, "seed": 1, **shape})
-    reference = make_engine(features, engine="torch", device="cpu", dtype="float64")
-    fused = make_engine(features, engine="numba", device="cpu")
+    how = {"device": "cpu", "mean_features": features}  # for methods that need a mean
+    reference = make_engine(features, engine="torch", dtype="float64", **how)
+    fused = make_engine(features, engine="numba", **how)
     for method in methods:
         method = method.decide(torch.as_tensor(features.features))
         expected = reference.predict(method, episodes)
@@ -206,7 +209,7 @@ def test_64_ways(name):
 
 def test_an_episode_does_not_know_its_neighbours(real):
     episodes = sample_episodes(real, n_episodes=30, n_way=5, n_shot=1, queries=15, seed=2)
-    engine = make_engine(real, engine="numba", device="cpu")
+    engine = make_engine(real, engine="numba", device="cpu", mean_features=real)
     for name in NAMES:
         method = configure(name, n_shot=1).decide(torch.as_tensor(real.features))
         together = engine.predict(method, episodes)
@@ -218,10 +221,10 @@ def test_an_episode_does_not_know_its_neighbours(real):
 
 def test_one_engine_serves_pipelines_in_turn(random):
     episodes = sample_episodes(random, n_episodes=10, n_way=4, n_shot=1, queries=6)
-    engine = make_engine(random, engine="numba", device="cpu")
+    engine = make_engine(random, engine="numba", device="cpu", mean_features=random)
     for line in (*PIPELINES, *reversed(PIPELINES)):
         method = configure("kmeans", n_shot=1, pipeline=line)
-        fresh = make_engine(random, engine="numba", device="cpu")
+        fresh = make_engine(random, engine="numba", device="cpu", mean_features=random)
         np.testing.assert_array_equal(
             engine.predict(method, episodes), fresh.predict(method, episodes)
         )
@@ -240,9 +243,10 @@ def test_estimates(real, settings, n_shot, queries):
     assert_labels_agree(real, [method], n_way=5, n_shot=n_shot, queries=queries, n_episodes=6)
 
 
+@pytest.mark.parametrize("name", ["map-auto", "map-auto-mean"])
 @pytest.mark.parametrize(("n_shot", "queries"), [(1, "dirichlet:2:75"), (5, "present:2:75")])
-def test_refined_plans(real, n_shot, queries):
-    method = configure("map-auto", n_shot=n_shot, dataset="cifar-fs")
+def test_refined_plans(real, name, n_shot, queries):
+    method = configure(name, n_shot=n_shot, dataset="cifar-fs")
     assert_labels_agree(real, [method], n_shot=n_shot, queries=queries, n_episodes=150)
 
 
@@ -283,13 +287,13 @@ def test_a_plan_that_is_not_a_number_is_not_an_answer():
         torch.zeros(2, 3, dtype=torch.float64),
         torch.tensor([[10.0, 1.0, 0.5]] * 2, dtype=torch.float64),
     )
-    _, margins = refine(found, torch.ones(2, dtype=torch.float64))
+    _, margins = refine(found, torch.ones(2, dtype=torch.float64), "support")
     assert (margins >= 0).all()
     found.products[1, 0, 4, 5] = torch.nan
-    _, again = refine(found, torch.ones(2, dtype=torch.float64))
+    _, again = refine(found, torch.ones(2, dtype=torch.float64), "support")
     assert again[1] == -1
     assert again[0] == pytest.approx(float(margins[0]))
-    _, unsolved = refine(found, torch.tensor([-1.0, -1.0], dtype=torch.float64))
+    _, unsolved = refine(found, torch.tensor([-1.0, -1.0], dtype=torch.float64), "support")
     assert (unsolved == -1).all()
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fewlabels import configure, load_embedded, sample_episodes
+from fewlabels import InputError, configure, evaluate, fit, load_embedded, sample_episodes
 from fewlabels.fitting import answer
 from fewlabels.methods import find_method, refinement
 from fewlabels.methods.assignment import similarities
@@ -44,8 +44,9 @@ def uneven(request):
 def test_without_weights_of_the_last_layer_it_is_the_weighted_mean_of_two_plans(
     uneven, monkeypatch
 ):
-    weights = load_weights() | {"c": torch.zeros_like(load_weights()["c"])}
-    monkeypatch.setattr(refinement, "load_weights", lambda: weights)
+    weights = load_weights("support")
+    weights = weights | {"c": torch.zeros_like(weights["c"])}
+    monkeypatch.setattr(refinement, "load_weights", lambda _: weights)
     features, drawn, n_shot = uneven
     found = label("map-auto", drawn, features, n_shot)
     expected = label("map", drawn, features, n_shot, **TWO_PLANS)
@@ -126,23 +127,53 @@ def literal_rounds(clues, weights):
     return rounds
 
 
-def test_the_rounds_follow_the_formulas():
+@pytest.mark.parametrize("centering", refinement.WEIGHTS)
+def test_the_rounds_follow_the_formulas(centering):
     features = load_embedded()
     drawn = sample_episodes(features, n_episodes=1, n_way=4, n_shot=2, queries="dirichlet:2:20")
     rows = torch.as_tensor(features.features).double()
-    pipeline = configure("map-auto", n_shot=2).decide(rows).pipeline
-    x, q = pipeline.apply(rows[torch.as_tensor(drawn.support)], rows[torch.as_tensor(drawn.query)])
+    pipeline = configure("map-auto", n_shot=2).decide(rows).pipeline.with_centering(centering)
+    x, q = (rows[torch.as_tensor(each)] for each in (drawn.support, drawn.query))
+    x, q = pipeline.apply(x, q, mean=pipeline.mean_of(rows))
     y = torch.as_tensor(drawn.support_labels)
     clues, *_ = gather_clues(x, y, q, n_way=4, alpha=0.2, n_steps=5)
-    weights = {name: each.double() for name, each in load_weights().items()}
+    weights = {name: each.double() for name, each in load_weights(centering).items()}
     found = refine_logits(clues, weights)
     for each, expected in zip(found, literal_rounds(clues, weights), strict=True):
         np.testing.assert_allclose(each[0].numpy(), expected, atol=1e-9)
 
 
-def test_the_weights_are_small():
-    assert len((files("fewlabels.methods") / refinement.WEIGHTS).read_bytes()) < 100_000
-    assert all(each.isfinite().all() for each in load_weights().values())
+@pytest.mark.parametrize("centering", refinement.WEIGHTS)
+def test_the_weights_are_small(centering):
+    assert len((files("fewlabels.methods") / refinement.WEIGHTS[centering]).read_bytes()) < 100_000
+    assert all(each.isfinite().all() for each in load_weights(centering).values())
+
+
+@pytest.mark.parametrize("n_shot", [1, 5])
+def test_every_door_knows_the_method_that_needs_a_mean(n_shot):
+    features = load_embedded()
+    drawn = sample_episodes(features, n_episodes=1, n_shot=n_shot, queries="dirichlet:2:75")
+    rows = torch.as_tensor(features.features)
+    x, q = (rows[torch.as_tensor(each[0])] for each in (drawn.support, drawn.query))
+    method = configure("map-auto-mean", n_shot=n_shot).decide(torch.cat([x, q]))
+    mean = method.pipeline.mean_of(rows)
+    found = fit("map-auto-mean", x, drawn.support_labels[0], q, mean=mean, calibrate=True)
+    y = torch.as_tensor(drawn.support_labels)
+    expected = answer(method, x[None], y, q[None], n_way=5, mean=mean)
+    np.testing.assert_array_equal(found.numbers, expected.assignment.labels[0])
+    again = found.predict(q)  # later rows are centered as the queries were
+    assert (again == found.labels).mean() > 0.9
+    with pytest.raises(InputError, match="needs a mean, got none"):
+        fit("map-auto-mean", x, drawn.support_labels[0], q)
+    with pytest.raises(InputError, match="mean_features must be given"):
+        evaluate("map-auto-mean", n_episodes=2)
+
+
+def test_a_mean_from_outside_helps_where_classes_are_absent():
+    features = load_embedded()
+    how = {"n_shot": 1, "queries": "present:2:75", "n_episodes": 200, "mean_features": features}
+    with_mean, without = evaluate(["map-auto-mean", "map-auto"], features, **how)
+    assert with_mean.accuracies.mean() > without.accuracies.mean()
 
 
 def test_fewer_queries_than_classes_are_decided_without_the_network():

@@ -179,7 +179,8 @@ def test_two_methods_of_one_name_are_refused(toy):
 def test_an_unknown_method_lists_the_choices():
     names = (
         "ncm-raw, ncm, kmeans, soft-kmeans, map, map-folder, map-truth, map-auto, "
-        "simpleshot-l2n, simpleshot-cl2n, matching, cosine-head, svm, bd-cspn, mct, laplacianshot, "
+        "map-auto-mean, simpleshot-l2n, simpleshot-cl2n, matching, cosine-head, svm, bd-cspn, mct, "
+        "laplacianshot, "
         "tim, alpha-tim, paddle, unem, anchored, bavardage, tafssl, tafssl-ica, tafssl-shift, bms, "
         "bms-equal, protolp, ilpc, am, alpha-am, label-spreading, dsn, logistic, sgc, folder"
     )

@@ -88,6 +88,7 @@ def test_pipelines_of_different_steps_are_different():
         ("power(auto) | unit | center(joint) | unit", "auto", True, False, False),
         ("signed_power(0.5) | unit | center(support)", 0.5, False, True, False),
         ("unit | center(mean) | unit", None, False, False, True),
+        ("unit | center(support+mean) | unit", None, False, True, True),
         ("none", None, False, False, False),
     ],
 )
@@ -130,6 +131,7 @@ def test_the_empty_pipeline_changes_nothing(draw_features):
             4,
         ),  # a mean from outside treats each vector alone
         ("center(mean) | unit | center | unit", 2),
+        ("power(0.5) | unit | center(support+mean) | unit", 2),
         ("center | unit", 0),
         ("none", 0),
     ],
@@ -156,6 +158,7 @@ def test_rowwise_on_the_whole_set_then_episodic_equals_all_steps_on_the_episode(
         PAPER_INDUCTIVE,
         "unit | center(joint) | unit",
         "unit | center(mean) | center | unit",
+        "unit | center(support+mean) | unit",
         "none",
     ],
 )

@@ -9,6 +9,7 @@ from sklearn.preprocessing import normalize
 
 from fewlabels.errors import InputError
 from fewlabels.preprocess import POWER_EPS, Pipeline, Step, power, unit
+from fewlabels.preprocess.steps import SHRUNK
 
 center = Pipeline.parse("center").apply
 center_jointly = Pipeline.parse("center(joint)").apply
@@ -188,6 +189,7 @@ def test_a_power_out_of_range_is_refused_when_the_step_is_made(name, value):
         ("center(joint)", False, True),
         ("center(support)", False, True),
         ("center(mean)", False, False),
+        ("center(support+mean)", False, True),
     ],
 )
 def test_what_a_step_says_of_itself(text, is_power, is_episodic):
@@ -226,3 +228,13 @@ def test_widths_that_are_none_are_refused(text):
 def test_widths_of_other_features_are_refused():
     with pytest.raises(InputError, match="must sum to that of the features, 5, got 7"):
         Step.parse("unit(3+4)").apply(torch.ones(2, 5))
+
+
+def test_a_mean_from_outside_counts_as_ten_labelled_rows(draw_features):
+    support, query, outside = draw_features(4, 6), draw_features(9, 6), draw_features(1, 6)[0]
+    expected = torch.cat([support, outside.expand(10, -1)]).mean(dim=0, keepdim=True)
+    for mean in SHRUNK.means(support, query, outside):
+        torch.testing.assert_close(mean, expected)
+    both = torch.cat([support[:1], query])
+    (alone, _) = SHRUNK.means(support[:1], query, outside)
+    torch.testing.assert_close(alone[0], (both.mean(dim=0) + 10 * outside) / 11)

@@ -27,7 +27,9 @@ FeaturesArgument = Annotated[
     ),
 ]
 PerClass = Annotated[int | None, Option(help="Rows per class, in blocks, of files without labels.")]
-MeanOf = Annotated[Path | None, Option(help="Features whose mean center(mean) subtracts.")]
+MeanOf = Annotated[
+    Path | None, Option(help="Unlabelled features of other classes: their mean is subtracted.")
+]
 
 Model = Annotated[
     Path,

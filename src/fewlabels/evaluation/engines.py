@@ -71,7 +71,7 @@ def make_engine(
     Args:
         dtype: Of the torch engine, float32 if left out. A fused engine takes none: it gives the
             labels of float64.
-        mean_features: Where `center(mean)` takes its mean from.
+        mean_features: Where steps such as `center(mean)` take their mean from.
         n_methods: How many methods with the same row-wise steps will label the same episodes:
             they share inner products.
     """
@@ -134,7 +134,7 @@ class DeviceRows:
         return pipeline.transform(chosen.to(dtype), mean=self.mean(pipeline, dtype))
 
     def mean(self, pipeline: Pipeline, dtype: torch.dtype) -> Tensor | None:
-        """What `center(mean)` subtracts, (D,)."""
+        """The mean from outside, (D,)."""
         if self._mean_features is None or not pipeline.needs_mean:
             return None
         other = torch.as_tensor(self._mean_features.features)

@@ -39,7 +39,7 @@ from fewlabels.methods.map import LAM
 from fewlabels.methods.refinement import VOTERS, describe_episodes, nearest_votes, refine_plan
 from fewlabels.preprocess import Pipeline, Step
 from fewlabels.preprocess.smoothing import SMOOTHING, plan_smoothing
-from fewlabels.preprocess.steps import AUTO, UNIT
+from fewlabels.preprocess.steps import AUTO, SHRUNK, SUPPORT, UNIT, support_part
 from fewlabels.transport.solver import SOLVER
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ STEP_CODES = {
     Step("center"): codes.CENTER,
     Step("center", "joint"): codes.CENTER_JOINTLY,
     Step("center", "support"): codes.CENTER_BY_SUPPORT,
+    SHRUNK: codes.CENTER_SHRUNK,
 }
 HARD_CODES = {"nearest": codes.NEAREST, "kmeans": codes.KMEANS}  # kernels without a plan
 REFINED = "map-refined"  # MAP with estimated class sizes and a network
@@ -92,21 +93,24 @@ class _FusedEngine:
         self._sharing = n_methods > 1
         self._rows = DeviceRows(features, mean_features, device=self.device)
         self._readable = TorchEngine(features, self.device, "float64", mean_features)
-        # steps, all rows less their mean, and this mean: no distance changes, and inner products
-        # keep more digits
-        self._shifted: tuple[Pipeline, Tensor, Tensor] | None = None
-        # steps, rows in float64, and which of them are known
-        self._exact: tuple[Pipeline, Tensor, NDArray[np.bool_]] | None = None
+        # what the rows depend on, all rows less an origin, and the origin
+        self._shifted: tuple[Treatment, Tensor, Tensor] | None = None
+        # what the rows depend on, rows in float64, and which of them are known
+        self._exact: tuple[Treatment, Tensor, NDArray[np.bool_]] | None = None
 
     def predict(self, method: ConfiguredMethod, episodes: Episodes) -> IntArray:
         """See `Engine`."""
         method = with_truth(method, episodes)
         if not self._fits(method, episodes):
             return self._readable.predict(method, episodes)
-        rowwise = method.pipeline.rowwise
-        if self._shifted is None or self._shifted[0] != rowwise:
+        treatment = treatment_of(method.pipeline)
+        if self._shifted is None or self._shifted[0] != treatment:
             rows = self._rows.all(method.pipeline, torch.float32)
-            self._shifted = (rowwise, rows - rows.mean(dim=0), rows.mean(dim=0))
+            origin = rows.mean(dim=0)  # no distance changes, and inner products keep more digits
+            if treatment.outside:
+                outside = self._rows.mean(method.pipeline, torch.float64)
+                origin = origin if outside is None else outside
+            self._shifted = (treatment, rows - origin.float(), origin)
         in_float64 = has_network(method) or (estimates(method) and self.estimates_in_float64)
         limit = None if in_float64 else doubt(method, self._shifted[1], self.soft_doubt)
         if limit is None:
@@ -144,9 +148,10 @@ class _FusedEngine:
         Where there is memory for all rows, those once computed are kept for the next episodes.
         """
         if self._rows.raw.numel() * torch.float64.itemsize <= EXACT_BYTES:
-            if self._exact is None or self._exact[0] != pipeline.rowwise:
+            treatment = treatment_of(pipeline)
+            if self._exact is None or self._exact[0] != treatment:
                 empty = torch.empty_like(self._rows.raw, dtype=torch.float64)
-                self._exact = (pipeline.rowwise, empty, np.zeros(len(empty), bool))
+                self._exact = (treatment, empty, np.zeros(len(empty), bool))
             _, rows, known = self._exact
             drawn = episodes.support, episodes.query
             many = sum(each.size for each in drawn) >= len(known)  # nearly all are drawn
@@ -166,7 +171,7 @@ class _FusedEngine:
         return self._shifted_rows(pipeline, used), local
 
     def _shifted_rows(self, pipeline: Pipeline, numbers: IntArray) -> Tensor:
-        """Some rows in float64, less the mean of all."""
+        """Some rows in float64, less the origin."""
         assert self._shifted is not None
         return self._rows.some(pipeline, numbers, torch.float64) - self._shifted[2].double()
 
@@ -185,7 +190,7 @@ class _FusedEngine:
             return False
         iterations = method.settings.get("max_iterations", MAX_ITERATIONS)
         steps = method.pipeline.episodic.steps
-        known = all(step in STEP_CODES for step in steps)
+        known = all(step in STEP_CODES for step in steps) and SHRUNK not in steps[1:]
         # An estimate needs the origin, which the engine moves where no step centers the episode.
         centered = bool(steps) or not estimates(method)
         return known and centered and iterations == MAX_ITERATIONS  # which the kernel has fixed
@@ -226,6 +231,7 @@ class NumbaEngine(_FusedEngine):
             return self._classify_group(rows, episodes, method, None)
         from fewlabels.kernels import cpu
 
+        centering = centering_of(method)
         n_query, n_way = episodes.query.shape[1], episodes.n_way
         n = episodes.support.shape[1] + n_query
         size = REFINED_BYTES // (2 * n * n * torch.float64.itemsize)
@@ -239,7 +245,7 @@ class NumbaEngine(_FusedEngine):
             products, votes, plans, biases, numbers = (torch.from_numpy(each) for each in kept)
             shown = torch.as_tensor(group.support_labels)
             given = EstimatedPlans(products, votes, shown, plans.mT, biases, numbers)
-            found.append(refine(given, torch.as_tensor(margins)))
+            found.append(refine(given, torch.as_tensor(margins), centering))
         labels, margins = (torch.cat(parts).numpy() for parts in zip(*found, strict=True))
         return labels, margins
 
@@ -367,8 +373,11 @@ class TritonEngine(_FusedEngine):
             if wides is None or found is None or not has_network(method):
                 return labels, margins
             if not in_block:
-                return refine(given(products, wides, found, shown[part]), margins)
-            decided = cuda_refinement.refine(products, wides, shown[part], found)
+                again = given(products, wides, found, shown[part])
+                return refine(again, margins, centering_of(method))
+            decided = cuda_refinement.refine(
+                products, wides, shown[part], found, centering_of(method)
+            )
             kept.append((products, wides, found, margins))
             return decided.labels, torch.where(margins >= 0, decided.margins.to(margins), -1.0)
 
@@ -407,7 +416,7 @@ class TritonEngine(_FusedEngine):
                 [each[2].take(of) for each, of in zip(kept, some, strict=True)]
             )
             again = given(products, wides, found, shown[close])
-            ways, margins[close] = refine(again, solved, exactly=True)
+            ways, margins[close] = refine(again, solved, centering_of(method), exactly=True)
             labels[close] = ways.to(labels)
         small = (
             labels.to(torch.int8) if episodes.n_way < 128 else labels
@@ -421,6 +430,18 @@ def estimates(method: ConfiguredMethod) -> bool:
     return estimated or method.settings.get("lam") == AUTO
 
 
+class Treatment(NamedTuple):
+    """What the rows that kernels are given depend on."""
+
+    rowwise: Pipeline
+    outside: bool  # whether the origin is the mean from outside, or the mean of all rows
+
+
+def treatment_of(pipeline: Pipeline) -> Treatment:
+    """What the rows of a pipeline depend on."""
+    return Treatment(pipeline.rowwise, SHRUNK in pipeline.episodic.steps)
+
+
 def ends_in_unit(pipeline: Pipeline) -> bool:
     """Whether the last step gives vectors norm 1."""
     return pipeline.steps[-1:] == (UNIT,)
@@ -429,6 +450,11 @@ def ends_in_unit(pipeline: Pipeline) -> bool:
 def has_network(method: ConfiguredMethod) -> bool:
     """Whether a network refines the plan."""
     return method.method.kernel == REFINED
+
+
+def centering_of(method: ConfiguredMethod) -> str:
+    """What the rows that its network was fitted on are centered by; see `refinement.WEIGHTS`."""
+    return str(method.settings.get("centering", SUPPORT))
 
 
 class EstimatedPlans(NamedTuple):
@@ -441,7 +467,7 @@ class EstimatedPlans(NamedTuple):
     biases: Tensor  # (E, W) of the last
     numbers: Tensor  # (E, 3): lam, gain and certainty; see `estimation.WeighedPlans`
 
-    def decide(self) -> tuple[Tensor, Tensor]:
+    def decide(self, centering: str) -> tuple[Tensor, Tensor]:
         """Labels, (E, Q), and smallest margins, (E,), of the plan of `methods.auto`."""
         free, without_prior, equal = self.plans.unbind(dim=1)
         lam, gain, certainty = self.numbers.unbind(dim=1)
@@ -455,27 +481,27 @@ class EstimatedPlans(NamedTuple):
             biases=self.biases,
             found=WeighedPlans(free, without_prior, gain, certainty, blended),
         )
-        largest, ways = refine_plan(clues).topk(2, dim=-1)
+        largest, ways = refine_plan(clues, centering).topk(2, dim=-1)
         return ways[..., 0], (largest[..., 0] - largest[..., 1]).amin(dim=-1)
 
 
 def refine(
-    found: EstimatedPlans, margins: Tensor, *, exactly: bool = False
+    found: EstimatedPlans, margins: Tensor, centering: str, *, exactly: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Labels, (E, Q), and margins, (E,); -1 where one was negative, or is NaN now.
 
     In float32, and in float64 where a decision is close; `exactly`: all in float64.
     """
     if exactly:
-        labels, smallest = found.decide()
+        labels, smallest = found.decide(centering)
     else:
         halved = (each.float() if each.is_floating_point() else each for each in found)
-        labels, smallest = EstimatedPlans(*halved).decide()
+        labels, smallest = EstimatedPlans(*halved).decide(centering)
         smallest = smallest.to(margins)
         close = (~(smallest >= REFINED_DOUBT) & (margins >= 0)).nonzero()[:, 0]  # NaN is close
         if len(close):
             again = EstimatedPlans(*(each[close] for each in found))
-            labels[close], smallest[close] = again.decide()
+            labels[close], smallest[close] = again.decide(centering)
     return labels, torch.where((margins >= 0) & (smallest >= 0), smallest, -1.0)
 
 
@@ -501,8 +527,13 @@ def grams(pipeline: Pipeline, x: Tensor, n_support: int) -> Tensor:
         if step == UNIT:
             g = gram.normalize(g)
         else:
-            by = {"jointly": step.value == "joint", "by_support": step.value == "support"}
-            g = gram.center(g, n_support=n_support, **by)
+            g = gram.center(
+                g,
+                n_support=n_support,
+                jointly=step.value == "joint",
+                by_support=step.value == "support" or step == SHRUNK,
+                weight=support_part(n_support) if step == SHRUNK else 1.0,
+            )
     return g.contiguous()
 
 

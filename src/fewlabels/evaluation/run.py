@@ -17,6 +17,7 @@ from fewlabels.evaluation.results import EvaluationResult, versions
 from fewlabels.evaluation.sampling import make_draws
 from fewlabels.features import FeatureSet, load_embedded
 from fewlabels.methods import ConfiguredMethod, Method, configure
+from fewlabels.methods.base import methods_with_mean
 
 AnyMethod = str | Method | ConfiguredMethod
 
@@ -54,7 +55,8 @@ def evaluate(
         engine: "auto", "torch", "numba" or "triton"; see `evaluation.engines`.
         device: "auto", "cpu", "cuda" or "mps".
         dtype: "float32" or "float64", of the torch engine alone.
-        mean_features: Where `center(mean)` takes its mean from, such as the base classes.
+        mean_features: Where steps such as `center(mean)` take their mean from, such as the base
+            classes; they need no labels.
         on_progress: Called with the number of newly finished (episode, method) pairs.
 
     >>> [result] = evaluate("ncm", n_shot=5, n_episodes=20, engine="torch")
@@ -74,13 +76,14 @@ def evaluate(
     wanting = [each for each in configured if each.pipeline.needs_mean]
     if mean_features is None and wanting:
         raise InputError(
-            f"mean_features must be given for pipeline '{wanting[0].pipeline}', which has "
-            "center(mean), got none. Give features of the base classes, or another pipeline."
+            f"mean_features must be given for pipeline '{wanting[0].pipeline}', which needs a mean "
+            "from outside, got none. Give features of the base classes, or another pipeline."
         )
     if mean_features is not None and not wanting:
         raise InputError(
-            f"mean_features has no effect on pipeline '{configured[0].pipeline}', which has no "
-            "center(mean). Leave it out, or give a pipeline with that step."
+            f"mean_features has no effect on pipeline '{configured[0].pipeline}', which needs no "
+            "mean. Leave it out, give a pipeline with center(mean) or center(support+mean), or use "
+            f"one of the methods {', '.join(methods_with_mean())}."
         )
     rows = torch.as_tensor(features.features)
     configured = [method.decide(rows) for method in configured]

@@ -5,7 +5,13 @@ import math
 import numpy as np
 
 from fewlabels.kernels._math import Array, dot, fast_jit
-from fewlabels.kernels.codes import CENTER_BY_SUPPORT, CENTER_JOINTLY, KERNELS
+from fewlabels.kernels.codes import (
+    CENTER_BY_SUPPORT,
+    CENTER_JOINTLY,
+    CENTER_SHRUNK,
+    KERNELS,
+)
+from fewlabels.preprocess.steps import OUTSIDE_ROWS
 
 SQUARED_NORM_FLOOR = KERNELS.squared_norm_floor
 
@@ -26,19 +32,28 @@ def normalize_rows(x: Array) -> None:
 
 
 @fast_jit
+def _averaged(side: int, n_support: int, n: int, step: int) -> tuple[int, int, float]:
+    """First row, end and weight of each row in the mean that is subtracted from a side."""
+    by_support = side == 0 or step in (CENTER_BY_SUPPORT, CENTER_SHRUNK)
+    first, last = (0, n_support) if by_support else (n_support, n)
+    if step == CENTER_JOINTLY or last - first <= 1:
+        first, last = 0, n
+    part = n_support / (n_support + OUTSIDE_ROWS) if step == CENTER_SHRUNK else 1.0
+    return first, last, part / (last - first)
+
+
+@fast_jit
 def center_rows(x: Array, n_support: int, n_query: int, step: int) -> None:
     """Subtract the mean of each side, of both or of the support, as `preprocess.steps` does.
 
-    A side of one row is centered by the mean of all rows.
+    A side of one row is centered by the mean of all rows. CENTER_SHRUNK subtracts a part of the
+    mean of the support, as the mean from outside is the origin.
     """
     n = n_support + n_query
-    one = x.dtype.type(1)
     means = np.zeros((2, x.shape[1]), x.dtype)
     for side in range(2):
-        first, last = (0, n_support) if side == 0 or step == CENTER_BY_SUPPORT else (n_support, n)
-        if step == CENTER_JOINTLY or last - first <= 1:
-            first, last = 0, n
-        mean, inverse = means[side], one / (last - first)
+        first, last, weight = _averaged(side, n_support, n, step)
+        mean, inverse = means[side], x.dtype.type(weight)
         for i in range(first, last):
             row = x[i]
             for k in range(len(row)):
@@ -65,13 +80,10 @@ def normalize_gram(g: Array) -> None:
 def center_gram(g: Array, n_support: int, n_query: int, step: int) -> None:
     """The same in Gram space."""
     n = n_support + n_query
-    one = g.dtype.type(1)
     toward = np.zeros((2, len(g)), g.dtype)  # <x_i, mean of side>
     for side in range(2):
-        first, last = (0, n_support) if side == 0 or step == CENTER_BY_SUPPORT else (n_support, n)
-        if step == CENTER_JOINTLY or last - first <= 1:
-            first, last = 0, n
-        means, inverse = toward[side], one / (last - first)
+        first, last, weight = _averaged(side, n_support, n, step)
+        means, inverse = toward[side], g.dtype.type(weight)
         for i in range(first, last):
             row = g[i]
             for k in range(n):
@@ -79,11 +91,9 @@ def center_gram(g: Array, n_support: int, n_query: int, step: int) -> None:
     between = np.zeros((2, 2), g.dtype)  # <mean of side, mean of side>
     for a in range(2):
         for b in range(2):
-            first, last = (0, n_support) if b == 0 or step == CENTER_BY_SUPPORT else (n_support, n)
-            if step == CENTER_JOINTLY or last - first <= 1:
-                first, last = 0, n
+            first, last, weight = _averaged(b, n_support, n, step)
             for k in range(first, last):
-                between[a, b] += toward[a, k] * (one / (last - first))
+                between[a, b] += toward[a, k] * g.dtype.type(weight)
     for i in range(n):
         a = 0 if i < n_support else 1
         row, its_side = g[i], toward[a]

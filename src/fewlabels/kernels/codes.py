@@ -5,7 +5,8 @@ Numbers of the models are imported from the readable code; no number is typed tw
 
 from dataclasses import dataclass
 
-UNIT, CENTER, CENTER_JOINTLY, CENTER_BY_SUPPORT = 0, 1, 2, 3  # episodic steps of a pipeline
+# Episodic steps of a pipeline; the last is `steps.SHRUNK`, of rows less the mean from outside.
+UNIT, CENTER, CENTER_JOINTLY, CENTER_BY_SUPPORT, CENTER_SHRUNK = 0, 1, 2, 3, 4
 NEAREST, KMEANS = 0, 1  # classifiers that give a query to one class
 FREE = 2  # soft K-Means
 MASS, MINIMUM, ESTIMATE = 3, 4, 5  # MAP with class masses, with lower bounds, with estimated masses

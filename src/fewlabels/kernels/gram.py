@@ -14,11 +14,13 @@ def normalize(g: Tensor) -> Tensor:
     return (g * scale[:, :, None]).mul_(scale[:, None, :])
 
 
-def center(g: Tensor, *, n_support: int, jointly: bool, by_support: bool = False) -> Tensor:
+def center(
+    g: Tensor, *, n_support: int, jointly: bool, by_support: bool = False, weight: float = 1.0
+) -> Tensor:
     """Subtract the mean of each side, of both or of the support, (E, n, n) -> (E, n, n).
 
-    Support rows come first. With m(i) the mean that is subtracted from row i:
-    <x_i - m(i), x_k - m(k)> = g_ik - <x_i, m(k)> - <m(i), x_k> + <m(i), m(k)>.
+    Support rows come first. The means are taken times `weight`. With m(i) what is subtracted from
+    row i: <x_i - m(i), x_k - m(k)> = g_ik - <x_i, m(k)> - <m(i), x_k> + <m(i), m(k)>.
     """
     n = g.shape[-1]
     weights = g.new_zeros(2, n)  # of the rows in the mean of each side
@@ -26,7 +28,7 @@ def center(g: Tensor, *, n_support: int, jointly: bool, by_support: bool = False
         part = slice(0, n_support) if by_support else part
         alone = part.stop - part.start <= 1  # as in `preprocess.steps.separate_means`
         weights[side, slice(0, n) if jointly or alone else part] = 1.0
-    weights /= weights.sum(dim=1, keepdim=True)
+    weights *= weight / weights.sum(dim=1, keepdim=True)
     toward = g @ weights.mT  # (E, n, 2) <x_i, mean of side>
     if jointly or by_support:  # one mean
         of_mean = toward[..., 0]

@@ -4,7 +4,13 @@
 was fitted on episodes of other classes (`refinement`) refines it. It was fitted on vectors of norm
 1, so all vectors are brought to norm 1 first. In episodes of more rows than `SMOOTHING.dense_rows`,
 or of fewer queries than classes, the weighted mean is the answer.
+
+`map-auto-mean` is the same where the mean of images of other classes is known. The mean of few
+labelled rows is far from that of all classes, and the mean of the queries is near the largest
+class; so the rows are centered by the mean of the labelled rows and of the one from outside.
 """
+
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -34,7 +40,7 @@ from fewlabels.methods.refinement import (
 )
 from fewlabels.preprocess.pipeline import Pipeline
 from fewlabels.preprocess.smoothing import SMOOTHING, append_neighbor_means, rows_of_products
-from fewlabels.preprocess.steps import AUTO, unit
+from fewlabels.preprocess.steps import AUTO, SUPPORT, SUPPORT_AND_MEAN, unit
 from fewlabels.transport.prior import Estimated, Prior, Uniform
 
 
@@ -49,11 +55,12 @@ def assign_auto(
     lam: str = AUTO,
     prior: Prior | str = Estimated.word,
     neighborhood: tuple[Tensor, Tensor] | None = None,
+    centering: str = SUPPORT,
 ) -> Assignment:
     """Labels without known class sizes, (E, S, D), (E, S), (E, Q, D) -> Assignment.
 
     Args:
-        support: Preprocessed labelled vectors, centered by the mean of the support.
+        support: Preprocessed labelled vectors.
         support_labels: Class numbers.
         query: Preprocessed unlabelled vectors.
         n_way: Number of classes.
@@ -62,6 +69,7 @@ def assign_auto(
         lam: "auto", the only value: it is read from the features.
         prior: `Estimated`, the only value.
         neighborhood: As in `assign_map`; used only where the network is not.
+        centering: What the vectors are centered by, as in `refinement.WEIGHTS`.
     """
     ALPHA_KNOB.check(alpha)
     N_STEPS_KNOB.check(n_steps)
@@ -95,7 +103,7 @@ def assign_auto(
         support,
         clues.members,
         query,
-        refine_plan(clues),
+        refine_plan(clues, centering),
         lam=clues.lam / squared,  # for later rows, which are not of norm 1 in all pipelines
         certainty=found.certainty,
     )
@@ -158,16 +166,24 @@ def gather_clues(
     return clues, found, equal
 
 
+AUTO_METHOD = Method(
+    "map-auto",
+    "PT+MAP, estimated",
+    REFERENCE,
+    Pipeline.parse("power(auto) | unit | center(support) | unit"),
+    assign_auto,
+    knobs=STEPS,
+    fixed=ESTIMATED,
+    kernel="map-refined",
+    prepare_rows=keep_neighborhood,
+)
 register(
-    Method(
-        "map-auto",
-        "PT+MAP, estimated",
-        REFERENCE,
-        Pipeline.parse("power(auto) | unit | center(support) | unit"),
-        assign_auto,
-        knobs=STEPS,
-        fixed=ESTIMATED,
-        kernel="map-refined",
-        prepare_rows=keep_neighborhood,
-    )
+    AUTO_METHOD,
+    replace(
+        AUTO_METHOD,
+        name="map-auto-mean",
+        title="PT+MAP, estimated, base mean",
+        pipeline=AUTO_METHOD.pipeline.with_centering(SUPPORT_AND_MEAN),
+        fixed={**ESTIMATED, "centering": SUPPORT_AND_MEAN},
+    ),
 )

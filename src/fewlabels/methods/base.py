@@ -333,6 +333,15 @@ def method_names() -> tuple[str, ...]:
     return tuple(_METHODS)
 
 
+def methods_with_mean() -> tuple[str, ...]:
+    """The names of the methods that need a mean from outside.
+
+    >>> methods_with_mean()
+    ('map-auto-mean', 'simpleshot-cl2n')
+    """
+    return tuple(name for name, each in _METHODS.items() if each.pipeline.needs_mean)
+
+
 def all_knobs() -> dict[str, Knob]:
     """The knobs of all methods by name, beta first."""
     found = {BETA.name: BETA}

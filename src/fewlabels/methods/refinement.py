@@ -22,7 +22,8 @@ class. f has the same numbers for the three plans that `estimation` computes, th
 with the means of the labels, the biases that equal sizes need, and numbers of the whole episode,
 such as the imbalance score. All of it follows from inner products: features may have any dimension.
 
-The weights are in refinement.safetensors, written by benchmarks/refinement.py.
+There are two sets of weights (`WEIGHTS`): for rows that are centered by the support alone, and for
+rows that are centered by a mean from outside too. benchmarks/refinement.py wrote them.
 
 Zaheer et al.: Deep Sets. NeurIPS 2017.
 """
@@ -39,8 +40,12 @@ from torch import Tensor
 
 from fewlabels.methods.estimation import ESTIMATION, WeighedPlans
 from fewlabels.preprocess.smoothing import Kth, kth_largest
+from fewlabels.preprocess.steps import SUPPORT, SUPPORT_AND_MEAN
 
-WEIGHTS = "refinement.safetensors"  # beside this file
+WEIGHTS = {  # files beside this one, by the centering of the rows that they were fitted on
+    SUPPORT: "refinement.safetensors",
+    SUPPORT_AND_MEAN: "refinement-mean.safetensors",
+}
 VOTERS = (5, 10)  # nearest rows, by vectors as they are and with neighbor means
 OWN_LIMIT = ESTIMATION.own_weight_limit
 # The next numbers were fixed when the network was fitted; others would need another fit.
@@ -50,7 +55,8 @@ TIE = 1e-9  # difference of cosines that is rounding
 LARGEST_INPUT = 6.0  # standard deviations of f
 LARGEST_LOG_ODDS = 30.0  # of g
 N_PLAN = 8  # numbers per query and class of one plan
-N_INPUTS = 3 * N_PLAN + 2 + 1 + 14  # f; see `describe_episodes`
+N_WHOLE = 15  # numbers of a whole episode
+N_INPUTS = 3 * N_PLAN + 2 + 1 + N_WHOLE  # f; see `describe_episodes`
 Weights = Mapping[str, Tensor]
 
 
@@ -102,7 +108,10 @@ def describe_episodes(
         dim=1,
     )
     whole = describe_whole(
-        *(*plans, biases), lam=lam, gain=gain, certainty=certainty, n_support=n_support
+        *(*plans, biases, products[:, 0, :n_support, :n_support]),
+        lam=lam,
+        gain=gain,
+        certainty=certainty,
     )
     inputs = [*of_plans, of_pairs.movedim(1, -1), whole[:, None, None].expand(*plan.shape, -1)]
     return clues._replace(inputs=torch.cat(inputs, dim=-1))
@@ -113,14 +122,19 @@ def describe_whole(
     unweighted: Tensor,
     equal: Tensor,
     biases: Tensor,
+    labelled: Tensor,
     *,
     lam: Tensor,
     gain: Tensor,
     certainty: Tensor,
-    n_support: int,
 ) -> Tensor:
-    """Fourteen numbers of a whole episode from its plans, (E, Q, W) each, and biases -> (E, 14)."""
+    """Fifteen numbers of a whole episode, (E, 15), from its plans, (E, Q, W) each, and biases.
+
+    `labelled`: inner products of the labelled rows as they are, (E, S, S). Their mean tells whether
+    the rows are centered by the support alone.
+    """
     (n_query, n_way), plans = free.shape[1:], (free, unweighted, equal)
+    n_support = labelled.shape[1]
     spreads = [(n_way * each.mean(dim=1)).std(dim=-1, correction=0) for each in (unweighted, free)]
     doubts = [-torch.special.xlogy(each, each).sum(dim=-1).mean(dim=1) for each in plans]
     agree = (free * equal).sum(dim=-1).mean(dim=1)
@@ -129,7 +143,7 @@ def describe_whole(
     return torch.stack(
         [
             *(certainty, gap, gap.clamp_min(0), *spreads, lam.log(), *counts),
-            *(biases.std(dim=-1, correction=0), *doubts, agree),
+            *(biases.std(dim=-1, correction=0), *doubts, agree, labelled.mean(dim=(1, 2))),
         ],
         dim=-1,
     )
@@ -197,9 +211,9 @@ def refine_logits(clues: Clues, weights: Weights) -> list[Tensor]:
     return rounds
 
 
-def refine_plan(clues: Clues) -> Tensor:
-    """Class probabilities of the queries, (E, Q, W)."""
-    weights = {name: each.to(clues.plan) for name, each in load_weights().items()}
+def refine_plan(clues: Clues, centering: str) -> Tensor:
+    """Class probabilities of the queries, (E, Q, W); `centering` as in `WEIGHTS`."""
+    weights = {name: each.to(clues.plan) for name, each in load_weights(centering).items()}
     return refine_logits(clues, weights)[-1].softmax(dim=-1)
 
 
@@ -225,9 +239,9 @@ def log_odds(plan: Tensor) -> Tensor:
 
 
 @cache
-def load_weights() -> dict[str, Tensor]:
-    """The fitted weights, by the names of the formulas."""
-    found = load((files(__package__) / WEIGHTS).read_bytes())
+def load_weights(centering: str) -> dict[str, Tensor]:
+    """The fitted weights, by the names of the formulas; `centering` as in `WEIGHTS`."""
+    found = load((files(__package__) / WEIGHTS[centering]).read_bytes())
     return {name: each.float() for name, each in found.items()}
 
 

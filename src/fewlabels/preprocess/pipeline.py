@@ -67,7 +67,7 @@ class Pipeline:
     @property
     def needs_mean(self) -> bool:
         """Whether a mean from outside must be given."""
-        return Step("center", "mean") in self.steps
+        return any(step.needs_mean for step in self.steps)
 
     @property
     def needs_labels(self) -> bool:
@@ -124,7 +124,8 @@ class Pipeline:
         """Apply all steps, (..., S, D) and (..., Q, D) -> the same.
 
         Args:
-            mean: What `center(mean)` subtracts, (D,), as `mean_of` computes it.
+            mean: From outside, for `center(mean)` and `center(support+mean)`, (D,), as `mean_of`
+                computes it.
         """
         self.check(support, "support")
         self.check(query, "query")
@@ -196,13 +197,13 @@ class Pipeline:
         return rowwise.replay(x, (rowwise._required(mean),) * n_means)
 
     def mean_of(self, features: Tensor) -> Tensor:
-        """The mean that `center(mean)` expects, measured on another set, (N, D) -> (D,).
+        """The mean from outside that the steps expect, of another set, (N, D) -> (D,).
 
         SimpleShot and the paper's "NCM with base mean" take it over the base classes.
         """
         rowwise = self.rowwise.steps
-        end = self.steps.index(Step("center", "mean")) if self.needs_mean else len(rowwise)
-        before = Pipeline(self.steps[:end])
+        wanting = (i for i, step in enumerate(self.steps) if step.needs_mean)
+        before = Pipeline(self.steps[: next(wanting, len(rowwise))])
         return before.transform(features).reshape(-1, features.shape[-1]).mean(dim=0)
 
     def _required(self, mean: Tensor | None) -> Tensor:
@@ -210,9 +211,9 @@ class Pipeline:
             return mean
         if self.needs_mean:
             raise InputError(
-                f"pipeline '{self}': center(mean) needs a mean, got none. "
-                "Give mean=pipeline.mean_of(features) of the base classes, or use center(joint), "
-                "which needs none."
+                f"pipeline '{self}': {next(step for step in self.steps if step.needs_mean)} needs "
+                "a mean, got none. Give mean=pipeline.mean_of(features) of the base classes, or "
+                "use center(joint) or center(support), which need none."
             )
         return torch.zeros(())
 

@@ -16,6 +16,8 @@ from fewlabels.errors import InputError
 POWER_EPS = 1e-6  # Eq. (1): keeps v + eps strictly positive, so that logs and negative powers exist
 LARGEST_POWER = 10.0  # beyond it float32 overflows on ordinary features
 AUTO = "auto"  # a power that is read from the features (`power_rule`)
+SUPPORT, SUPPORT_AND_MEAN = "support", "support+mean"  # centerings
+OUTSIDE_ROWS = 10.0  # rows of the support that a mean from outside counts as, in that centering
 WIDTHS = re.compile(r"[1-9]\d{0,8}(\+[1-9]\d{0,8})+")  # of the parts of a vector
 
 
@@ -97,6 +99,26 @@ def support_mean(support: Tensor, query: Tensor) -> Tensor:
     return support.mean(dim=-2, keepdim=True) if several else joint_mean(support, query)
 
 
+def shrunk_mean(support: Tensor, query: Tensor, given: Tensor) -> Tensor:
+    """The mean of the support and of `OUTSIDE_ROWS` rows equal to a mean from outside, (..., 1, D).
+
+    The mean of few rows is far from that of all classes; the one from outside may be of another
+    kind of images. Shrinkage takes what is good of both (James and Stein, 1961). With one row of
+    support the mean of all rows stands for it.
+    """
+    part = support_part(support.shape[-2])
+    return part * support_mean(support, query) + (1 - part) * given
+
+
+def support_part(n_support: int) -> float:
+    """Weight of the support in `shrunk_mean`; that of the mean from outside is the rest.
+
+    >>> support_part(10)
+    0.5
+    """
+    return n_support / (n_support + OUTSIDE_ROWS)
+
+
 def joint_mean(support: Tensor, query: Tensor) -> Tensor:
     """The mean of all rows of both sides, (..., S, D) and (..., Q, D) -> (..., 1, D)."""
     return torch.cat([support, query], dim=-2).mean(dim=-2, keepdim=True)
@@ -153,6 +175,7 @@ class Step:
     center(joint)           both by the mean of all rows
     center(support)         both by the mean of the support
     center(mean)            both by a mean from outside, such as that of the base classes
+    center(support+mean)    both by the mean of the support and of ten rows equal to that one
     scale(joint)            each column divided by its root mean square over all rows
     lift                    one value more, so that `unit` keeps the length of a row (`lift`)
     bpa                     each row as its affinities to the rows of the episode (`bpa`)
@@ -163,14 +186,16 @@ class Step:
 
     CHOICES: ClassVar[tuple[str, ...]] = (
         *("power(BETA)", "power(auto)", "unit", "center", "center(joint)", "center(support)"),
-        *("center(mean)", "signed_power(BETA)", "unit(D1+D2+...)", "scale(joint)"),
-        *("lift", "bpa"),
+        *("center(mean)", "center(support+mean)", "signed_power(BETA)", "unit(D1+D2+...)"),
+        *("scale(joint)", "lift", "bpa"),
     )
     PLAIN: ClassVar[tuple[tuple[str, str | None], ...]] = (
         *(("unit", None), ("bpa", None), ("lift", None)),
         *(("power", AUTO), ("scale", "joint")),
     )
-    CENTERINGS: ClassVar[tuple[str | None, ...]] = (None, "joint", "support", "mean")
+    CENTERINGS: ClassVar[tuple[str | None, ...]] = (
+        *(None, "joint", SUPPORT, "mean", SUPPORT_AND_MEAN),
+    )
 
     name: str
     value: float | str | None = None
@@ -213,6 +238,11 @@ class Step:
         return self.name in ("power", "signed_power")
 
     @property
+    def needs_mean(self) -> bool:
+        """Whether a mean from outside must be given."""
+        return self.name == "center" and self.value in ("mean", SUPPORT_AND_MEAN)
+
+    @property
     def is_episodic(self) -> bool:
         """Whether the step needs the episode: its own means or sizes, or bpa."""
         return self.name in ("bpa", "scale") or (self.name == "center" and self.value != "mean")
@@ -237,11 +267,15 @@ class Step:
             return separate_means(support, query)
         if self.value == "mean":
             return given, given
+        if self.value == SUPPORT_AND_MEAN:
+            shrunk = shrunk_mean(support, query, given)
+            return shrunk, shrunk
         mean = (joint_mean if self.value == "joint" else support_mean)(support, query)
         return mean, mean
 
 
 UNIT = Step("unit")
 LIFT = Step("lift")
+SHRUNK = Step("center", SUPPORT_AND_MEAN)
 SCALE = Step("scale", "joint")
 BPA = Step("bpa")
