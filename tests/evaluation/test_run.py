@@ -4,11 +4,12 @@ import json
 
 import numpy as np
 import pytest
+import torch
 from sklearn.neighbors import NearestCentroid
 
 from fewlabels.errors import InputError
 from fewlabels.evaluation import evaluate, sample_episodes
-from fewlabels.evaluation.engines import TorchEngine
+from fewlabels.evaluation.engines import TorchEngine, make_engine
 from fewlabels.evaluation.fused import NumbaEngine
 from fewlabels.methods import configure, method_names
 from fewlabels.methods.base import methods_with_mean
@@ -146,6 +147,14 @@ def test_center_mean_without_a_mean_is_refused(features, engine):
         accuracies(
             features, [configure("ncm", n_shot=2, pipeline="center(mean) | unit")], engine=engine
         )
+
+
+@ENGINES
+def test_an_engine_without_a_mean_refuses_methods_that_need_one(features, engine):
+    episodes = sample_episodes(features, n_episodes=2, n_way=3, n_shot=2, queries=6)
+    method = configure("map-auto-mean", n_shot=2).decide(torch.as_tensor(features.features))
+    with pytest.raises(InputError, match=r"center\(support\+mean\) needs a mean, got none"):
+        make_engine(features, engine=engine, device="cpu").predict(method, episodes)
 
 
 @ENGINES

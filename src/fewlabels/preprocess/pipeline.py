@@ -153,7 +153,7 @@ class Pipeline:
         self, support: Tensor, query: Tensor, *, mean: Tensor | None = None
     ) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
         """As `apply`, and what the queries were centered and scaled by, for `replay`."""
-        mean = self._required(mean)
+        mean = self.require_mean(mean)
         recorded: list[Tensor] = []
         for step in self.steps:
             if step.name == "center":
@@ -194,7 +194,7 @@ class Pipeline:
         self.check(x, "features")
         rowwise = self.rowwise
         n_means = sum(step.name == "center" for step in rowwise.steps)
-        return rowwise.replay(x, (rowwise._required(mean),) * n_means)
+        return rowwise.replay(x, (rowwise.require_mean(mean),) * n_means)
 
     def mean_of(self, features: Tensor) -> Tensor:
         """The mean from outside that the steps expect, of another set, (N, D) -> (D,).
@@ -206,7 +206,8 @@ class Pipeline:
         before = Pipeline(self.steps[: next(wanting, len(rowwise))])
         return before.transform(features).reshape(-1, features.shape[-1]).mean(dim=0)
 
-    def _required(self, mean: Tensor | None) -> Tensor:
+    def require_mean(self, mean: Tensor | None) -> Tensor:
+        """The mean from outside, refused if a step needs one and there is none; else a zero."""
         if mean is not None:
             return mean
         if self.needs_mean:
