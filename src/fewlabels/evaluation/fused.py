@@ -64,6 +64,7 @@ PRODUCTS_BYTES = 2**28  # inner products of a chunk that are kept for the next m
 REFINED_BYTES = 2**23  # inner products of the episodes that the network refines at a time
 BLOCK = 64  # episodes that a thread takes at a time, in one workspace
 GATHERED_PART = 1 / 16  # of the GPU's memory, for the rows or products of the episodes at a time
+INTERPRETER_BYTES = 2**34  # likewise, where Triton's interpreter takes the place of a GPU
 STEP_CODES = {
     UNIT: codes.UNIT,
     Step("center"): codes.CENTER,
@@ -398,7 +399,9 @@ class TritonEngine(_FusedEngine):
                 torch.stack([found.lam, found.gain, found.certainty], dim=1),
             )
 
-        memory = torch.cuda.get_device_properties(rows.device).total_memory
+        memory = INTERPRETER_BYTES
+        if rows.is_cuda:
+            memory = torch.cuda.get_device_properties(rows.device).total_memory
         n_bytes = rows.itemsize * n * max(rows.shape[1], PRODUCTS_PER_EPISODE * n)  # per episode
         size = max(1, int(GATHERED_PART * memory) // n_bytes)
         size = -(-len(episodes) // -(-len(episodes) // size))  # parts of equal size
