@@ -684,13 +684,13 @@ def outside_part(report: dict[str, Any]) -> list[str]:
     cells = report["cells"]
     kinds = {"15": "balanced", "dirichlet": "Dirichlet(2)", "present": "2 of 5"}
     counts = list(cells[0]["gains"])
-    heads = [f"{count} rows" if float(count) < 1e6 else "alone" for count in counts]
+    heads = ["alone" if float(count) > 1e6 else count for count in counts]
     lines = [
         "## A mean from outside",
         "",
         f"`benchmarks/outside_mean.py`, validation classes and folders, {cells[0]['n_episodes']:,} "
         "episodes, 5 ways, 75 queries: difference of `map-auto-mean` to `map-auto` in points if "
-        "the mean from outside counts as so many labelled rows. It is that of the other validation "
+        "the mean from outside counts as 1, 2, ... labelled rows. It is that of the other validation "
         "classes, or that of three folders of other kinds of images. Half width: of the 95 % "
         "interval with ten rows, the package's choice.",
         "",
