@@ -690,7 +690,7 @@ def outside_part(report: dict[str, Any]) -> list[str]:
         "",
         f"`benchmarks/outside_mean.py`, validation classes and folders, {cells[0]['n_episodes']:,} "
         "episodes, 5 ways, 75 queries: difference of `map-auto-mean` to `map-auto` in points if "
-        "the mean from outside counts as 1, 2, ... labelled rows. It is that of the other validation "
+        "the mean from outside counts as 1, 2, ... labelled rows. It is of the other validation "
         "classes, or that of three folders of other kinds of images. Half width: of the 95 % "
         "interval with ten rows, the package's choice.",
         "",
