@@ -40,11 +40,14 @@ def pairwise_affinities(support: Tensor, query: Tensor) -> tuple[Tensor, Tensor]
             f"{n_rows:,}. Label fewer rows at a time, or leave the step out."
         )
     itself = torch.eye(n_rows, dtype=torch.bool, device=rows.device)
-    logs = ((rows @ rows.mT - 1) / REG).masked_fill(itself, -torch.inf)
+    # Between exp(-2 / REG) and 1: no scaling overflows, so no logarithms are needed.
+    affinities = ((rows @ rows.mT - 1) / REG).exp_().masked_fill_(itself, 0.0)
     if n_rows > 1:  # one row has nobody to belong to
+        by_column = torch.ones_like(affinities[..., :1])
         for _ in range(N_ITERATIONS):
-            logs = logs - logs.logsumexp(dim=-1, keepdim=True)
-            logs = logs - logs.logsumexp(dim=-2, keepdim=True)
-    largest = logs.flatten(-2).amax(dim=-1)[..., None, None] if n_rows else logs
-    affinities = (logs - largest).exp().masked_fill(itself, 1.0)
+            by_row = (affinities @ by_column).reciprocal()
+            by_column = (affinities.mT @ by_row).reciprocal()
+        affinities = (by_row * affinities).mul_(by_column.mT)
+        affinities /= affinities.amax(dim=(-2, -1), keepdim=True)
+    affinities = affinities.masked_fill_(itself, 1.0)
     return affinities[..., : support.shape[-2], :], affinities[..., support.shape[-2] :, :]
