@@ -6,8 +6,7 @@
 
 `orders`: every method that has published figures, against PT+NCM and PT+MAP on the same episodes
 of the novel classes of CIFAR-FS (own WRN) and CUB (own ResNet18), 5 ways, 15 queries per class or
-75 with class proportions from Dirichlet(2), 1 and 5 shots. 10,000 episodes where the first 100 take
-up to 5 ms each (start included), else as many as `ORDER_SECONDS` allow.
+75 with class proportions from Dirichlet(2), 1 and 5 shots, 10,000 episodes. An hour on one core.
 
 `presence`: all methods over `REGIMES`, novel classes of CIFAR-FS and CUB. As many episodes as bring
 the 95 % interval below one point, but not more than `PRESENCE_SECONDS` allow; methods above one
@@ -50,8 +49,6 @@ FAMILIES = {"cifar-fs": "wrn28-10", "cub": "resnet18"}
 SPLITS = ("novel", "val")
 BASELINES = ("ncm", "map")
 BPA = "+bpa"  # after a method's name: with the step bpa at the end of its pipeline
-FAST = 5.0  # milliseconds per episode of the first 100 up to which all episodes are labelled
-ORDER_SECONDS = 20.0  # of a slower method per kind of episode
 PRESENCE_SECONDS = 2.0  # of a method per kind of episode
 MORE_SECONDS = {"am": 12.0, "alpha-am": 12.0}  # likewise, of methods of 0.3 seconds per episode
 WIDE = 1.0  # points; wanted of the intervals of `presence`
@@ -282,10 +279,7 @@ def measure_orders(names: list[str], n_episodes: int, write: Any) -> None:
             (q, f, s) for q in PUBLISHED if name in PUBLISHED[q] for f in FAMILIES for s in (1, 5)
         ]:
             kind = Episodes(family, 5, n_shot, queries)
-            _, tried = measure(name, kind, 100)
-            fits = int(1000 * ORDER_SECONDS / tried)
-            n = n_episodes if tried <= FAST else min(n_episodes, max(100, fits // 100 * 100))
-            result, milliseconds = measure(name, kind, n)
+            result, milliseconds = measure(name, kind, n_episodes)
             figures = PUBLISHED[queries][name]
             published = figures.get(family) or figures[""]
             row = {"method": name, **describe(result, kind, milliseconds)}
@@ -293,14 +287,14 @@ def measure_orders(names: list[str], n_episodes: int, write: Any) -> None:
             for each in BASELINES:
                 if (each, kind) not in baselines:
                     baselines[each, kind], _ = measure(each, kind, n_episodes, engine="auto")
-                found = baselines[each, kind].accuracies[:n]
+                found = baselines[each, kind].accuracies
                 row[each] = round(100 * float(found.mean()), 2)
                 difference = paired_difference(result.accuracies, found)
                 row[f"difference_to_{each}"] = [round(100 * number, 2) for number in difference]
             rows.append(row)
             against = [row[f"difference_to_{each}"] for each in BASELINES]
             print(f"{name:16} {family:9}{n_shot} {queries:15}", end=" ")
-            print(row["accuracy"], against, n, f"{milliseconds:.2f} ms", flush=True)
+            print(row["accuracy"], against, f"{milliseconds:.2f} ms", flush=True)
         write(name, rows)
 
 
