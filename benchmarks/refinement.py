@@ -1,21 +1,21 @@
 """Fit the network of `map-auto` (methods/refinement.py), and measure what it brings.
 
-    python benchmarks/refinement.py fit TRAIN ... [--mean] [--test FILE ...] [--minutes 5] [--write]
+    python benchmarks/refinement.py fit TRAIN ... [--test FILE ...] [--minutes 5] [--write]
     python benchmarks/refinement.py measure NAME=FILE[=OTHERS] ... [--episodes 10000]
 
 TRAIN: features of classes that the backbone was not trained on (benchmarks/folds.py). FILE:
 features of validation classes, or of novel ones; .npy with 600 rows per class. 1 and 5 shots; most
 batches have 5 ways and 75 queries, the others 3 to 20 ways (`OTHERS`). The episodes are balanced,
 from Dirichlet distributions, and with absent classes (`KINDS`). In half of the chunks of episodes,
-only a random part of the features is used, so that classes lie otherwise each time. --mean fits the
-weights of `map-auto-mean`: in half of the chunks, rows are centered by the mean of the classes that
-are not in the episode too. AdamW on the cross-entropy of the queries; the mean of the weights over
-the last steps is kept.
+only a random part of the features is used, so that classes lie otherwise each time. In half of the
+chunks, rows are centered by the mean of the classes that are not in the episode too, as those of
+`map-auto-mean` are. AdamW on the cross-entropy of the queries; the mean of the weights over the
+last steps is kept.
 
 `fit` prints, for the files of --test, the accuracy without the network and the paired difference,
-at 5 ways; --write replaces the weights of the package. `measure` does it with the package's code
-and writes benchmarks/results/refinement.json; NAMEs that are not given keep their cells. OTHERS:
-features of other classes, whose mean `map-auto-mean` takes.
+at 5 ways, without and with a mean from outside; --write replaces the weights of the package.
+`measure` does it with the package's code and writes benchmarks/results/refinement.json; NAMEs that
+are not given keep their cells. OTHERS: features of other classes, whose mean `map-auto-mean` takes.
 """
 
 import argparse
@@ -47,14 +47,6 @@ RESULTS = Path(__file__).with_name("results") / "refinement.json"
 WIDTH, N_ROUNDS = 32, 4  # 48 and 64 units, 5 and 6 rounds are not better on validation classes
 LEAST_ROWS = 45  # of a class; two present classes need 38 queries each beside five labels
 KINDS = {  # queries: part of the episodes
-    "{each}": 0.30,
-    "dirichlet:1:{all}": 0.07,
-    "dirichlet:2:{all}": 0.40,
-    "dirichlet:3:{all}": 0.08,
-    "dirichlet:5:{all}": 0.05,
-    "present:{some}:{all}": 0.10,
-}
-KINDS_WITH_MEAN = {
     "{each}": 0.27,
     "dirichlet:0.5:{all}": 0.05,
     "dirichlet:1:{all}": 0.07,
@@ -64,9 +56,8 @@ KINDS_WITH_MEAN = {
     "present:{some}:{all}": 0.10,
 }
 MAIN = (5, 15)  # ways, queries per class
-OTHERS = ((3, 15), (5, 5), (5, 40), (10, 15), (20, 10))
-OTHERS_WITH_MEAN = (*OTHERS, (5, 2))
-OUTSIDE_PART = 0.5  # of the chunks, with --mean
+OTHERS = ((3, 15), (5, 5), (5, 40), (10, 15), (20, 10), (5, 2))
+OUTSIDE_PART = 0.5  # of the chunks
 MAIN_TURNS = 5  # batches of a main set for each of another
 TESTS = ("15", "dirichlet:2:75", "present:2:75")
 CHUNK = 2048  # episodes whose clues are computed at a time
@@ -97,11 +88,11 @@ def draw(
     seed: int,
     device: str,
     random: np.random.Generator | None = None,
-    outside: bool = False,
+    outside: float = 0.0,
 ) -> Drawn:
     """Episodes, in half precision: they are many. With `random`, of parts of the features.
 
-    `outside`: whether they are centered by the mean of the other classes too.
+    `outside`: part of the chunks that are centered by the mean of the other classes too.
     """
     rows = torch.as_tensor(features.features).float()
     dataset = features.provenance.get("dataset")
@@ -121,7 +112,7 @@ def draw(
             for each in (episodes.support, episodes.query, episodes.support_labels)
         )
         steps, mean = method.pipeline.episodic, None
-        if outside and (random is None or random.random() < OUTSIDE_PART):
+        if outside == 1 or (random is not None and random.random() < outside):
             steps = steps.with_centering(SUPPORT_AND_MEAN)
             mean = means_of_others(used, features.labels, episodes.classes[chunk])
         support, query = steps.apply(used[x], used[q], mean=mean)
@@ -149,22 +140,21 @@ def draw_mixture(
     n: int,
     device: str,
     random: np.random.Generator,
-    with_mean: bool,
 ) -> Drawn:
     """Episodes of all kinds."""
     fewest = max(2, 2 * n_way // 5)
     some = f"{fewest}-{n_way - 1}" if fewest < n_way - 1 else str(fewest)
     parts = []
-    for seed, (word, part) in enumerate((KINDS_WITH_MEAN if with_mean else KINDS).items()):
+    for seed, (word, part) in enumerate(KINDS.items()):
         queries = word.format(each=n_each, all=n_way * n_each, some=some)
         count = max(1, round(part * n))
         what = (features, n_way, n_shot, queries, count, 100 + seed, device)
-        parts.append(draw(*what, random, outside=with_mean))
+        parts.append(draw(*what, random, OUTSIDE_PART))
     clues = Clues(*(torch.cat(each) for each in zip(*(c for c, _ in parts), strict=True)))
     return clues, torch.cat([labels for _, labels in parts])
 
 
-def draw_all(paths: list[Path], n_main: int, device: str, with_mean: bool) -> list[Drawn]:
+def draw_all(paths: list[Path], n_main: int, device: str) -> list[Drawn]:
     """Episodes of all files, numbers of shots, and sizes; a batch is of one of them."""
     random = np.random.default_rng(0)
     main, others = [], []
@@ -172,12 +162,11 @@ def draw_all(paths: list[Path], n_main: int, device: str, with_mean: bool) -> li
         features = read(path)
         smallest = int(np.bincount(features.labels).min())
         for n_shot in (1, 5):
-            main.append(draw_mixture(features, *MAIN, n_shot, n_main, device, random, with_mean))
-            for size in OTHERS_WITH_MEAN if with_mean else OTHERS:
+            main.append(draw_mixture(features, *MAIN, n_shot, n_main, device, random))
+            for size in OTHERS:
                 enough = n_shot + math.prod(size) / max(2, 2 * size[0] // 5) < smallest
                 if enough and size[0] <= len(features.class_names):
-                    n = n_main // 28
-                    what = (features, *size, n_shot, n, device, random, with_mean)
+                    what = (features, *size, n_shot, n_main // 28, device, random)
                     others.append(draw_mixture(*what))
         print("drawn", path, flush=True)
     return MAIN_TURNS * main + others
@@ -248,14 +237,14 @@ def fit(
     return mean
 
 
-def compare(path: Path, weights: dict[str, Tensor], n: int, device: str, with_mean: bool) -> None:
+def compare(path: Path, weights: dict[str, Tensor], n: int, device: str) -> None:
     """Print accuracies without the network and paired differences."""
     features = read(path)
-    for n_shot in (1, 5):
+    for outside, n_shot in itertools.product((0.0, 1.0), (1, 5)):
         line = []
         for seed, queries in enumerate(TESTS):
             what = (features, MAIN[0], n_shot, queries, n, 200 + seed, device)
-            clues, truth = draw(*what, outside=with_mean)
+            clues, truth = draw(*what, outside=outside)
             gains, before = [], []
             for at in range(0, n, 100):
                 some = take(clues, slice(at, at + 100))
@@ -269,7 +258,8 @@ def compare(path: Path, weights: dict[str, Tensor], n: int, device: str, with_me
             gain = torch.cat(gains)
             half = 1.96 * float(gain.std()) / n**0.5
             line.append(f"{torch.cat(before).mean():.2f} {gain.mean():+.2f} ± {half:.2f}")
-        print(path, n_shot, " | ".join(line), flush=True)
+        centering = SUPPORT_AND_MEAN if outside else SUPPORT
+        print(path, n_shot, centering, " | ".join(line), flush=True)
 
 
 def read_all(path: Path) -> FeatureSet:
@@ -334,10 +324,7 @@ def largest_error(features: FeatureSet) -> float:
             biases=equal.biases.float(),
             found=WeighedPlans(*(each.float() for each in found)),
         )
-        exact, fast = (
-            refinement.refine_plan(each, method.settings.get("centering", SUPPORT))
-            for each in (clues, single)
-        )
+        exact, fast = (refinement.refine_plan(each) for each in (clues, single))
         difference = fast.double() - exact
         largest = max(largest, float(difference.abs().max()))
     return largest
@@ -353,7 +340,6 @@ def main() -> None:
     parser.add_argument("--drawn", type=int, default=14_000, help="main episodes per file and shot")
     parser.add_argument("--batch", type=int, default=128, help="episodes of a step")
     parser.add_argument("--rate", type=float, default=RATE)
-    parser.add_argument("--mean", action="store_true", help="fit the weights of map-auto-mean")
     parser.add_argument("--start", type=Path, help="weights to go on from")
     parser.add_argument("--episodes", type=int, help="of a test: 1,500; of measure: 10,000")
     parser.add_argument("--device", default="cpu")
@@ -374,20 +360,19 @@ def main() -> None:
         RESULTS.write_text(json.dumps(report, indent=1) + "\n")
         return
     files = [Path(file) for file in options.files]
-    sets = draw_all(files, options.drawn, options.device, options.mean)
+    sets = draw_all(files, options.drawn, options.device)
     first = None
     if options.start:
         first = {name: each.float() for name, each in load_file(options.start).items()}
     weights = fit(sets, options.minutes, options.batch, options.rate, first)
     del sets
-    centering = SUPPORT_AND_MEAN if options.mean else SUPPORT
-    package = Path(refinement.__file__).with_name(refinement.WEIGHTS[centering])
+    package = Path(refinement.__file__).with_name(refinement.WEIGHTS)
     for path in [package] * options.write + [options.output] * bool(options.output):
         halves = {name: each.half().cpu().contiguous() for name, each in weights.items()}
         save_file(halves, path, metadata={"command": shlex.join(["python", *sys.argv])})
     with torch.no_grad():
         for path in options.test:
-            compare(path, weights, options.episodes or 1500, options.device, options.mean)
+            compare(path, weights, options.episodes or 1500, options.device)
 
 
 if __name__ == "__main__":

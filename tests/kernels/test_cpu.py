@@ -287,13 +287,13 @@ def test_a_plan_that_is_not_a_number_is_not_an_answer():
         torch.zeros(2, 3, dtype=torch.float64),
         torch.tensor([[10.0, 1.0, 0.5]] * 2, dtype=torch.float64),
     )
-    _, margins = refine(found, torch.ones(2, dtype=torch.float64), "support")
+    _, margins = refine(found, torch.ones(2, dtype=torch.float64))
     assert (margins >= 0).all()
     found.products[1, 0, 4, 5] = torch.nan
-    _, again = refine(found, torch.ones(2, dtype=torch.float64), "support")
+    _, again = refine(found, torch.ones(2, dtype=torch.float64))
     assert again[1] == -1
     assert again[0] == pytest.approx(float(margins[0]))
-    _, unsolved = refine(found, torch.tensor([-1.0, -1.0], dtype=torch.float64), "support")
+    _, unsolved = refine(found, torch.tensor([-1.0, -1.0], dtype=torch.float64))
     assert (unsolved == -1).all()
 
 

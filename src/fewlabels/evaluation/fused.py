@@ -39,7 +39,7 @@ from fewlabels.methods.map import LAM
 from fewlabels.methods.refinement import VOTERS, describe_episodes, nearest_votes, refine_plan
 from fewlabels.preprocess import Pipeline, Step
 from fewlabels.preprocess.smoothing import SMOOTHING, plan_smoothing
-from fewlabels.preprocess.steps import AUTO, SHRUNK, SUPPORT, UNIT, support_part
+from fewlabels.preprocess.steps import AUTO, SHRUNK, UNIT, support_part
 from fewlabels.transport.solver import SOLVER
 
 if TYPE_CHECKING:
@@ -232,7 +232,6 @@ class NumbaEngine(_FusedEngine):
             return self._classify_group(rows, episodes, method, None)
         from fewlabels.kernels import cpu
 
-        centering = centering_of(method)
         n_query, n_way = episodes.query.shape[1], episodes.n_way
         n = episodes.support.shape[1] + n_query
         size = REFINED_BYTES // (2 * n * n * torch.float64.itemsize)
@@ -246,7 +245,7 @@ class NumbaEngine(_FusedEngine):
             products, votes, plans, biases, numbers = (torch.from_numpy(each) for each in kept)
             shown = torch.as_tensor(group.support_labels)
             given = EstimatedPlans(products, votes, shown, plans.mT, biases, numbers)
-            found.append(refine(given, torch.as_tensor(margins), centering))
+            found.append(refine(given, torch.as_tensor(margins)))
         labels, margins = (torch.cat(parts).numpy() for parts in zip(*found, strict=True))
         return labels, margins
 
@@ -375,10 +374,8 @@ class TritonEngine(_FusedEngine):
                 return labels, margins
             if not in_block:
                 again = given(products, wides, found, shown[part])
-                return refine(again, margins, centering_of(method))
-            decided = cuda_refinement.refine(
-                products, wides, shown[part], found, centering_of(method)
-            )
+                return refine(again, margins)
+            decided = cuda_refinement.refine(products, wides, shown[part], found)
             kept.append((products, wides, found, margins))
             return decided.labels, torch.where(margins >= 0, decided.margins.to(margins), -1.0)
 
@@ -419,7 +416,7 @@ class TritonEngine(_FusedEngine):
                 [each[2].take(of) for each, of in zip(kept, some, strict=True)]
             )
             again = given(products, wides, found, shown[close])
-            ways, margins[close] = refine(again, solved, centering_of(method), exactly=True)
+            ways, margins[close] = refine(again, solved, exactly=True)
             labels[close] = ways.to(labels)
         small = (
             labels.to(torch.int8) if episodes.n_way < 128 else labels
@@ -455,11 +452,6 @@ def has_network(method: ConfiguredMethod) -> bool:
     return method.method.kernel == REFINED
 
 
-def centering_of(method: ConfiguredMethod) -> str:
-    """What the rows that its network was fitted on are centered by; see `refinement.WEIGHTS`."""
-    return str(method.settings.get("centering", SUPPORT))
-
-
 class EstimatedPlans(NamedTuple):
     """What the kernels found of E episodes, in float64: what the network refines."""
 
@@ -470,7 +462,7 @@ class EstimatedPlans(NamedTuple):
     biases: Tensor  # (E, W) of the last
     numbers: Tensor  # (E, 3): lam, gain and certainty; see `estimation.WeighedPlans`
 
-    def decide(self, centering: str) -> tuple[Tensor, Tensor]:
+    def decide(self) -> tuple[Tensor, Tensor]:
         """Labels, (E, Q), and smallest margins, (E,), of the plan of `methods.auto`."""
         free, without_prior, equal = self.plans.unbind(dim=1)
         lam, gain, certainty = self.numbers.unbind(dim=1)
@@ -484,27 +476,27 @@ class EstimatedPlans(NamedTuple):
             biases=self.biases,
             found=WeighedPlans(free, without_prior, gain, certainty, blended),
         )
-        largest, ways = refine_plan(clues, centering).topk(2, dim=-1)
+        largest, ways = refine_plan(clues).topk(2, dim=-1)
         return ways[..., 0], (largest[..., 0] - largest[..., 1]).amin(dim=-1)
 
 
 def refine(
-    found: EstimatedPlans, margins: Tensor, centering: str, *, exactly: bool = False
+    found: EstimatedPlans, margins: Tensor, *, exactly: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Labels, (E, Q), and margins, (E,); -1 where one was negative, or is NaN now.
 
     In float32, and in float64 where a decision is close; `exactly`: all in float64.
     """
     if exactly:
-        labels, smallest = found.decide(centering)
+        labels, smallest = found.decide()
     else:
         halved = (each.float() if each.is_floating_point() else each for each in found)
-        labels, smallest = EstimatedPlans(*halved).decide(centering)
+        labels, smallest = EstimatedPlans(*halved).decide()
         smallest = smallest.to(margins)
         close = (~(smallest >= REFINED_DOUBT) & (margins >= 0)).nonzero()[:, 0]  # NaN is close
         if len(close):
             again = EstimatedPlans(*(each[close] for each in found))
-            labels[close], smallest[close] = again.decide(centering)
+            labels[close], smallest[close] = again.decide()
     return labels, torch.where((margins >= 0) & (smallest >= 0), smallest, -1.0)
 
 

@@ -34,9 +34,9 @@ class Decided(NamedTuple):
 
 
 @cache
-def _weights_on(device: torch.device, centering: str) -> dict[str, Tensor]:
-    """The weights of the network on a device; `centering` as in `refinement.WEIGHTS`."""
-    found = refinement.load_weights(centering)
+def _weights_on(device: torch.device) -> dict[str, Tensor]:
+    """The weights of the network on a device."""
+    found = refinement.load_weights()
     return {name: each.to(device).contiguous() for name, each in found.items()}
 
 
@@ -62,9 +62,7 @@ def find_nearest(products: Tensor, n_support: int, n_nearest: int, ties: Tensor)
     return nearest
 
 
-def refine(
-    products: Tensor, wides: Tensor, support_labels: Tensor, found: Estimates, centering: str
-) -> Decided:
+def refine(products: Tensor, wides: Tensor, support_labels: Tensor, found: Estimates) -> Decided:
     """Labels of the queries of E episodes.
 
     Args:
@@ -72,12 +70,11 @@ def refine(
         wides: Those of the neighborhood features, (E, n, n).
         support_labels: (E, S) int32 ways.
         found: The plans of `estimation`.
-        centering: As in `refinement.WEIGHTS`.
     """
     n_episodes, n, _ = products.shape
     n_way, n_query = found.plans.shape[2:]
     n_support = n - n_query
-    weights = _weights_on(products.device, centering)
+    weights = _weights_on(products.device)
     n_rounds, width = weights["c"].shape
     free, without_prior, equal = (each.mT.float() for each in found.plans)
     whole = refinement.describe_whole(

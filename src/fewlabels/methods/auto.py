@@ -40,7 +40,7 @@ from fewlabels.methods.refinement import (
 )
 from fewlabels.preprocess.pipeline import Pipeline
 from fewlabels.preprocess.smoothing import SMOOTHING, append_neighbor_means, rows_of_products
-from fewlabels.preprocess.steps import AUTO, SUPPORT, SUPPORT_AND_MEAN, unit
+from fewlabels.preprocess.steps import AUTO, SUPPORT_AND_MEAN, unit
 from fewlabels.transport.prior import Estimated, Prior, Uniform
 
 
@@ -55,7 +55,6 @@ def assign_auto(
     lam: str = AUTO,
     prior: Prior | str = Estimated.word,
     neighborhood: tuple[Tensor, Tensor] | None = None,
-    centering: str = SUPPORT,
 ) -> Assignment:
     """Labels without known class sizes, (E, S, D), (E, S), (E, Q, D) -> Assignment.
 
@@ -69,7 +68,6 @@ def assign_auto(
         lam: "auto", the only value: it is read from the features.
         prior: `Estimated`, the only value.
         neighborhood: As in `assign_map`; used only where the network is not.
-        centering: What the vectors are centered by, as in `refinement.WEIGHTS`.
     """
     ALPHA_KNOB.check(alpha)
     N_STEPS_KNOB.check(n_steps)
@@ -103,7 +101,7 @@ def assign_auto(
         support,
         clues.members,
         query,
-        refine_plan(clues, centering),
+        refine_plan(clues),
         lam=clues.lam / squared,  # for later rows, which are not of norm 1 in all pipelines
         certainty=found.certainty,
     )
@@ -184,6 +182,5 @@ register(
         name="map-auto-mean",
         title="PT+MAP, estimated, base mean",
         pipeline=AUTO_METHOD.pipeline.with_centering(SUPPORT_AND_MEAN),
-        fixed={**ESTIMATED, "centering": SUPPORT_AND_MEAN},
     ),
 )

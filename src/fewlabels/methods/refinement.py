@@ -22,8 +22,9 @@ class. f has the same numbers for the three plans that `estimation` computes, th
 with the means of the labels, the biases that equal sizes need, and numbers of the whole episode,
 such as the imbalance score. All of it follows from inner products: features may have any dimension.
 
-There are two sets of weights (`WEIGHTS`): for rows that are centered by the support alone, and for
-rows that are centered by a mean from outside too. benchmarks/refinement.py wrote them.
+The weights (`WEIGHTS`) were fitted on rows that are centered by the support alone and on rows that
+are centered by a mean from outside too; the mean inner product of the labelled rows tells which.
+benchmarks/refinement.py wrote them.
 
 Zaheer et al.: Deep Sets. NeurIPS 2017.
 """
@@ -40,12 +41,8 @@ from torch import Tensor
 
 from fewlabels.methods.estimation import ESTIMATION, WeighedPlans
 from fewlabels.preprocess.smoothing import Kth, kth_largest
-from fewlabels.preprocess.steps import SUPPORT, SUPPORT_AND_MEAN
 
-WEIGHTS = {  # files beside this one, by the centering of the rows that they were fitted on
-    SUPPORT: "refinement.safetensors",
-    SUPPORT_AND_MEAN: "refinement-mean.safetensors",
-}
+WEIGHTS = "refinement.safetensors"  # beside this file
 VOTERS = (5, 10)  # nearest rows, by vectors as they are and with neighbor means
 OWN_LIMIT = ESTIMATION.own_weight_limit
 # The next numbers were fixed when the network was fitted; others would need another fit.
@@ -211,9 +208,9 @@ def refine_logits(clues: Clues, weights: Weights) -> list[Tensor]:
     return rounds
 
 
-def refine_plan(clues: Clues, centering: str) -> Tensor:
-    """Class probabilities of the queries, (E, Q, W); `centering` as in `WEIGHTS`."""
-    weights = {name: each.to(clues.plan) for name, each in load_weights(centering).items()}
+def refine_plan(clues: Clues) -> Tensor:
+    """Class probabilities of the queries, (E, Q, W)."""
+    weights = {name: each.to(clues.plan) for name, each in load_weights().items()}
     return refine_logits(clues, weights)[-1].softmax(dim=-1)
 
 
@@ -239,9 +236,9 @@ def log_odds(plan: Tensor) -> Tensor:
 
 
 @cache
-def load_weights(centering: str) -> dict[str, Tensor]:
-    """The fitted weights, by the names of the formulas; `centering` as in `WEIGHTS`."""
-    found = load((files(__package__) / WEIGHTS[centering]).read_bytes())
+def load_weights() -> dict[str, Tensor]:
+    """The fitted weights, by the names of the formulas."""
+    found = load((files(__package__) / WEIGHTS).read_bytes())
     return {name: each.float() for name, each in found.items()}
 
 
