@@ -18,7 +18,12 @@ from fewlabels.evaluation.leaderboard import (
     recorded_settings,
     tabulate_leaderboard,
 )
-from fewlabels.evaluation.leaderboard_page import draw_scatter, find_frontier
+from fewlabels.evaluation.leaderboard_page import (
+    _place_names,
+    draw_scatter,
+    find_best,
+    find_frontier,
+)
 from fewlabels.methods import find_method, method_names
 
 KINDS = {"shots": [1], "queries": ["15", "dirichlet:2:75"]}
@@ -104,6 +109,17 @@ def test_the_frontier_has_no_faster_and_better_method(board):
             assert not (faster and points[k].result.accuracy >= points[i].result.accuracy)
 
 
+def test_the_largest_gain_of_each_kind_is_found(board):
+    names = list(board.standings)
+    for row, column in find_best(board):
+        gains = {
+            name: rows[column - 1].comparison.difference for name, rows in board.standings.items()
+        }
+        del gains["map-truth"]  # it knows what no method can know
+        assert gains[names[row]] == max(gains.values())
+    assert {column for _, column in find_best(board)} == {1, 2}
+
+
 def test_the_plot_has_a_point_per_method(board):
     picture = ElementTree.fromstring(draw_scatter(board, 0))
     titles = [circle.find("title").text for circle in picture.iter("circle")]
@@ -113,6 +129,18 @@ def test_the_plot_has_a_point_per_method(board):
     for circle in picture.iter("circle"):
         assert 0 < float(circle.get("cx")) < 520
         assert 0 < float(circle.get("cy")) < 330
+
+
+def test_names_in_the_plot_do_not_cover_each_other():
+    named = [(100 + 3 * i, 100 + 2 * i, f"method {i}" + "!" * i) for i in range(30)]
+    placed = _place_names(named, [(x, y) for x, y, _ in named])
+    boxes = [(x, y - 10, x + 6.9 * len(title), y + 3) for x, y, title in placed]
+    assert 1 < len(placed) < 30  # not all have room
+    for i, a in enumerate(boxes):
+        for b in boxes[:i]:
+            wide, tall = min(a[2], b[2]) - max(a[0], b[0]), min(a[3], b[3]) - max(a[1], b[1])
+            assert max(wide, 0) * max(tall, 0) <= 20
+    assert _place_names([(100, 100, "long" * 40)], []) == []
 
 
 def test_the_command_writes_all_three_files(tmp_path):
@@ -131,7 +159,8 @@ def test_the_command_writes_all_three_files(tmp_path):
     assert "<svg" in page
     assert "prefers-color-scheme: dark" in page
     assert "src=" not in page  # nothing is loaded
-    assert "href=" not in page
+    assert "<link" not in page
+    assert f'href="{find_method("ncm").reference.link}"' in page
 
 
 def test_one_form_of_output_at_a_time():

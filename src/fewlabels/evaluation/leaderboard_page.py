@@ -1,8 +1,9 @@
-"""The leaderboard as one HTML page: a scatter plot per kind of episode, and the tables.
+"""The leaderboard as one HTML page: a scatter plot per kind of episode, the tables, the papers.
 
 The page loads nothing and opens from disk; colors follow the reader's light or dark setting. A
-method on the frontier is named in the plot: no faster method is more accurate. The others show
-their names when the mouse rests on them, and in the tables.
+method on the frontier is named in the plot, if there is room: no faster method is more accurate.
+The others show their names when the mouse rests on them, and in the tables. There, the largest gain
+over PT+MAP of each kind of episode is bold.
 """
 
 from collections.abc import Sequence
@@ -17,10 +18,12 @@ from fewlabels.evaluation.leaderboard import (
     tabulate_leaderboard,
 )
 from fewlabels.evaluation.tables import TEXT_COLUMNS, Table
+from fewlabels.methods import find_method
 
 WIDTH, HEIGHT = 520, 330  # of a plot, in its own units
 LEFT, RIGHT, TOP, BOTTOM = 46, 16, 30, 40  # margins
 LETTER, LINE = 6.9, 13.0  # width of a letter and height of a line of a name
+MOST_COVERED = 20.0  # area of a name that may lie on points and other names
 STYLE = """
 :root {
   color-scheme: light dark;
@@ -51,6 +54,7 @@ th, td { padding: .2rem .4rem; text-align: right; white-space: nowrap; }
 thead th { white-space: normal; vertical-align: bottom; }
 th { color: var(--soft); border-bottom: 1px solid var(--ink); } .text { text-align: left; }
 tbody tr:hover td { background: var(--tint); }
+.best { font-weight: 700; } a { color: var(--front); } ul { padding-left: 1.2rem; }
 """
 
 
@@ -58,14 +62,18 @@ def write_leaderboard_page(board: Leaderboard, *, command: str) -> str:
     """The page's HTML."""
     tables = [(words, tabulate_leaderboard(board, paired=paired)) for words, paired in TABLES]
     plots = "".join(draw_scatter(board, kind) for kind in range(len(board.kinds)))
-    parts = "".join(f"<h2>{words}</h2>{_table(table, words)}" for words, table in tables)
+    best = find_best(board)
+    parts = "".join(f"<h2>{words}</h2>{_table(table, words, best)}" for words, table in tables)
+    papers = "".join(_paper(name, rows[0]) for name, rows in board.standings.items())
     title = escape(tables[0][1].title)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{title}</title><style>{STYLE}</style></head>\n<body><main><h1>{title}</h1>"
-        "<p>Accuracy against time, all methods on the same episodes. Named: methods that no faster "
-        f'method surpasses, and PT+MAP.</p><div class="plots">{plots}</div>\n{parts}'
+        "<p>Accuracy against time, all methods on the same episodes. Blue: methods that no faster "
+        "method surpasses; orange: PT+MAP. They are named where there is room; each point tells "
+        f'its name under the mouse.</p><div class="plots">{plots}</div>\n{parts}'
+        f"<h2>Papers</h2><ul>{papers}</ul>"
         f'<p class="caption"><code>{escape(command)}</code></p></main></body></html>\n'
     )
 
@@ -112,6 +120,7 @@ def draw_scatter(board: Leaderboard, kind: int) -> str:
             f"<title>{escape(words)}</title></circle>"
         )
     named = [i for i, each in enumerate(points) if i in front or each.result.method == BASELINE]
+    named.sort(key=lambda i: (points[i].result.method != BASELINE, -heights[i]))
     places = [(x[i], y[i], points[i].result.title) for i in named]
     for left, base, title in _place_names(places, list(zip(x, y, strict=True))):
         parts.append(f'<text class="name" x="{left:.1f}" y="{base:.1f}">{escape(title)}</text>')
@@ -124,9 +133,7 @@ def find_frontier(points: Sequence[Standing]) -> set[int]:
 
     A method that is told the true class sizes does not count.
     """
-    rivals = [
-        i for i, each in enumerate(points) if str(each.result.settings.get("prior")) != "truth"
-    ]
+    rivals = [i for i, each in enumerate(points) if not is_told(each)]
     order = sorted(rivals, key=lambda i: (points[i].milliseconds, -_height(points[i])))
     found: set[int] = set()
     best = float("-inf")
@@ -135,6 +142,33 @@ def find_frontier(points: Sequence[Standing]) -> set[int]:
             best = _height(points[i])
             found.add(i)
     return found
+
+
+def find_best(board: Leaderboard) -> set[tuple[int, int]]:
+    """Row and column, in the tables, of the largest gain over the baseline of each kind.
+
+    Gains are compared, not accuracies: a slow method labels a part of the episodes. A method that
+    is told the true class sizes does not count.
+    """
+    rows = list(board.standings.values())
+    rivals = [i for i, row in enumerate(rows) if not is_told(row[0])]
+    return {
+        (max(rivals, key=lambda i: rows[i][kind].comparison.difference), kind + 1)
+        for kind in range(len(board.kinds))
+    }
+
+
+def is_told(standing: Standing) -> bool:
+    """Whether the method knows the true class sizes."""
+    return str(standing.result.settings.get("prior")) == "truth"
+
+
+def _paper(name: str, standing: Standing) -> str:
+    """Where a method was published, as an item of a list."""
+    found = find_method(name).reference
+    where = f'<a href="{escape(found.link)}">{escape(found.title)}</a>'
+    title = escape(standing.result.title)
+    return f"<li>{title} (<code>{name}</code>): {escape(found.authors)}, {found.year}. {where}</li>"
 
 
 def _height(point: Standing) -> float:
@@ -156,12 +190,15 @@ def _step(span: float) -> float:
 def _place_names(
     named: Sequence[tuple[float, float, str]], points: Sequence[tuple[float, float]]
 ) -> list[tuple[float, float, str]]:
-    """Left end and base line of each name, where it covers the fewest points and other names."""
+    """Left end and base line of each name, where it covers the fewest points and other names.
+
+    Names are placed in the given order. One that has no room is left out.
+    """
     taken: list[tuple[float, float, float, float]] = [
         (px - 5, py - 5, px + 5, py + 5) for px, py in points
     ]
     placed = []
-    for px, py, title in sorted(named, key=lambda each: each[1]):
+    for px, py, title in named:
         width = LETTER * len(title)
         places = [
             (left, base)
@@ -169,14 +206,16 @@ def _place_names(
             for left in (px + 9, px - 9 - width, px - width / 2)
             if left >= LEFT - 20 and left + width <= WIDTH and base - LINE + 3 >= TOP - 12
         ]
-        boxes = [(left, base - LINE + 3, left + width, base + 3) for left, base in places]
-        covered = [
-            sum(_overlap(box, other) for other in taken) + abs(base - py - 4)
-            for box, (_, base) in zip(boxes, places, strict=True)
-        ]
-        best = covered.index(min(covered))
-        taken.append(boxes[best])
-        placed.append((*places[best], title))
+        free = []
+        for left, base in places:
+            box = (left, base - LINE + 3, left + width, base + 3)
+            covered = sum(_overlap(box, other) for other in taken)
+            if covered <= MOST_COVERED:
+                free.append((covered + abs(base - py - 4), left, base, box))
+        if free:
+            _, left, base, box = min(free, key=lambda each: each[0])
+            taken.append(box)
+            placed.append((left, base, title))
     return placed
 
 
@@ -187,19 +226,20 @@ def _overlap(a: tuple[float, ...], b: tuple[float, ...]) -> float:
     return max(wide, 0.0) * max(tall, 0.0)
 
 
-def _table(table: Table, words: str) -> str:
-    text = [name in TEXT_COLUMNS for name in table.header]
-
-    def row(cells: Sequence[str], tag: str) -> str:
-        shown = (
-            f"<{tag}{' class=text' if left else ''}>{escape(cell)}</{tag}>"
-            for cell, left in zip(cells, text, strict=True)
-        )
+def _table(table: Table, words: str, best: set[tuple[int, int]]) -> str:
+    def row(cells: Sequence[str], tag: str, number: int = -1) -> str:
+        shown = []
+        for column, (cell, name) in enumerate(zip(cells, table.header, strict=True)):
+            bold = (number, column) in best
+            look = " class=text" if name in TEXT_COLUMNS else " class=best" if bold else ""
+            shown.append(f"<{tag}{look}>{escape(cell)}</{tag}>")
         return f"<tr>{''.join(shown)}</tr>"
 
-    body = "".join(row(cells, "td") for section in table.sections for cells in section)
+    rows = [cells for section in table.sections for cells in section]
+    body = "".join(row(cells, "td", number) for number, cells in enumerate(rows))
+    caption = f"{table.caption}; bold: the largest gain of those that are not told the class sizes"
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="{words}">'
         f"<table><thead>{row(table.header, 'th')}</thead><tbody>{body}</tbody>"
-        f'</table></div><p class="caption">{escape(table.caption)}</p>'
+        f'</table></div><p class="caption">{escape(caption)}</p>'
     )
