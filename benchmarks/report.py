@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fewlabels.evaluation.leaderboard import FEWER, N_TRIED, SLOW
+from fewlabels.evaluation.leaderboard import FEWER, N_TRIED, SLOW, describe_kind
 
 HERE = Path(__file__).parent
 TITLES = {
@@ -646,7 +646,6 @@ def sizes_part(report: dict[str, Any]) -> list[str]:
 def refinement_part(report: dict[str, Any]) -> list[str]:
     """Table of benchmarks/results/refinement.json."""
     cells = report["cells"]
-    kinds = {"15": "balanced", "dirichlet": "Dirichlet(2)", "present": "2 of 5"}
     lines = [
         "## Unknown class sizes: the network",
         "",
@@ -660,7 +659,7 @@ def refinement_part(report: dict[str, Any]) -> list[str]:
         "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for c in cells:
-        kind = kinds[c["queries"].split(":")[0]]
+        kind = describe_kind(c["queries"])
         found = " | ".join(f"{c[name]:.2f}" for name in ("map", "two_plans", "map_auto"))
         of_mean = "– | –"
         if "map_auto_mean" in c:
@@ -681,7 +680,6 @@ def refinement_part(report: dict[str, Any]) -> list[str]:
 def outside_part(report: dict[str, Any]) -> list[str]:
     """Table of benchmarks/results/outside_mean.json."""
     cells = report["cells"]
-    kinds = {"15": "balanced", "dirichlet": "Dirichlet(2)", "present": "2 of 5"}
     counts = list(cells[0]["gains"])
     heads = ["alone" if float(count) > 1e6 else count for count in counts]
     lines = [
@@ -697,7 +695,7 @@ def outside_part(report: dict[str, Any]) -> list[str]:
         f"|---|---|--:|--:|{'--:|' * len(heads)}--:|",
     ]
     for c in cells:
-        kind = kinds[c["queries"].split(":")[0]]
+        kind = describe_kind(c["queries"])
         gains = " | ".join(f"{c['gains'][count]:+.2f}" for count in counts)
         lines.append(
             f"| {c['features']} | {kind} | {c['n_shot']} | {c['map_auto']:.2f} | {gains} "
