@@ -62,13 +62,8 @@ OUTLIER = (
     "mean_rows",
     "spread_factor",
     "spread_minimum",
-    "spread_maximum",
-    "spread_rows",
-    "tail_limit",
     "distance_limit",
-    "outlier_count",
     "inlier_count",
-    "median_rows",
 )
 ESTIMATE = (
     "free_steps",

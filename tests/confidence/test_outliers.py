@@ -155,6 +155,20 @@ def test_dense_classes_with_many_labels_make_no_outliers_of_wide_ones_with_one(s
     assert (probabilities > 0.5).float().mean() <= 0.05  # 0.8 where such classes are not counted
 
 
+@pytest.mark.parametrize("n_shot", [1, 5])
+@pytest.mark.parametrize("spread", [0.05, 0.3, 0.8])
+def test_classes_that_lie_far_apart_make_no_outliers(draw_episodes, n_shot, spread):
+    """Nothing reaches another class, so the mass of a left-out class has no spread."""
+    episodes = draw_episodes(
+        n_episodes=10, n_shot=(n_shot,) * 6, n_query=(60,) * 6, dim=64, spread=spread
+    )
+    probabilities = outlier_probabilities(
+        episodes.support, episodes.support_labels, episodes.query, episodes.query_labels
+    )
+    # With one label per class, 0.10 to 0.13 if that spread limits the distance of the outliers.
+    assert (probabilities > 0.5).double().mean() < 0.02
+
+
 def test_products_in_parts_are_products_in_one(monkeypatch):
     support, labels, query = random_episode(0, 3, 2, 40)
     whole = probabilities_of(support, labels, query)

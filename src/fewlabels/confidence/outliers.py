@@ -12,8 +12,9 @@ logarithm of the mass that a query receives is compared with two distributions o
 - a left-out class: queries without the mass of the labels of their class. Such a class is a
   compact cluster. Real outliers are scattered and lie closer, about half way to the inliers.
 
-The fraction of outliers and their mean are then estimated from the queries by expectation
-maximization, as class priors are (Saerens et al., 2002), starting from few outliers.
+Both are normal distributions of equal spread. The fraction of outliers and their mean are then
+estimated from the queries by expectation maximization, as class priors are (Saerens et al., 2002),
+starting from few outliers.
 
 With one label per class this median replaces all inliers, and with many outliers the probabilities
 are too low. Their order remains valid.
@@ -36,29 +37,21 @@ from fewlabels.preprocess.neighbors import find_nearest, join_nearest
 class OutlierConstants:
     """Hand-set numbers of the outlier model.
 
-    Chosen on the validation classes of two feature sets: CIFAR-FS in a WRN-28-10, CUB in
-    EfficientNet-Lite0; `benchmarks/sensitivity.py outliers` tells what each is worth on validation
-    folders. A spread is a standard deviation of the logarithm of the label mass.
+    Chosen on validation classes of CIFAR-FS and CUB and on validation folders;
+    `benchmarks/sensitivity.py outliers` tells what each is worth there. A spread is a standard
+    deviation of the logarithm of the label mass.
     """
 
     neighbor_limit: int = 15  # neighbors per row; 8 and 25 cost 1 point of AUROC each
     neighbor_minimum: int = 2  # neighbors per row; with one the graph falls apart
     decay: float = 0.85  # fraction of the mass that moves on; 0.8 suits many outliers, 0.9 few
     steps: int = 30  # propagation steps; less than 1 % of the mass is still moving
-    mean_position: float = (
-        0.5  # of outliers, from left-out class (0) to inliers (1); seen: 0 to 0.6
-    )
-    mean_rows: float = 20.0  # outliers that this position counts for; with more, false alarms x 4
+    mean_position: float = 0.5  # of outliers, from left-out class (0) to inliers (1)
+    mean_rows: float = 100.0  # outliers that this position counts for
     spread_factor: float = 0.75  # spread of inliers and of outliers over that of left-out classes
-    spread_minimum: float = 0.2  # seen: 0.3 to 0.9, but few queries do not tell
-    spread_maximum: float = 1.0  # likewise
-    spread_rows: float = 5.0  # labelled rows that this prior of the spread counts for
-    tail_limit: float = 4.0  # spreads below a left-out class; a query without mass moves no mean
-    # Spreads between left-out class and inliers; seen: 2 to 3, more where classes lie far apart.
-    distance_limit: float = 4.0
-    outlier_count: float = 1.0  # queries before any is seen: a Beta distribution
-    inlier_count: float = 9.0  # likewise
-    median_rows: float = 2.0  # labelled rows that the median of all queries counts for
+    spread_minimum: float = 0.3  # with 0.2 twice the false alarms in episodes of 75 queries
+    distance_limit: float = 6.0  # spreads from inliers to left-out classes, which may lie far apart
+    inlier_count: float = 9.0  # before any query is seen, beside one outlier: a Beta distribution
     left_out_rows: int = 200  # labelled rows that are left out; each adds a column of masses
     rounds: int = 30  # of expectation maximization
     mass_floor: float = 1e-9  # label mass of a query that no label reaches; keeps its log finite
@@ -102,29 +95,26 @@ def outlier_probabilities(
         return query.new_zeros(query.shape[:2])
     masses = _label_masses(support, support_labels, query, found, n_way, on_step)
     left_out, received = _fit_normal(masses.left_out), _fit_normal(masses.query)
+    known = masses.weights.sum(dim=-1, keepdim=True)
+    total = (masses.weights * masses.inlier).sum(dim=-1, keepdim=True)
+    inlier_mean = total + (1 - known) * received.median
     spread = torch.minimum(OUTLIERS.spread_factor * left_out.spread, received.spread)
-    spread = spread.clamp(OUTLIERS.spread_minimum, OUTLIERS.spread_maximum)
-    inliers = torch.maximum(masses.inlier, received.median - OUTLIERS.tail_limit * spread)
-    n_used = masses.weights.sum(dim=-1, keepdim=True)
-    total = (inliers * masses.weights).sum(dim=-1, keepdim=True)
-    n_median = OUTLIERS.median_rows + masses.absent
-    inlier_mean = (total + n_median * received.median) / (n_used + n_median)
-    squared = (((inliers - inlier_mean) ** 2) * masses.weights).sum(dim=-1, keepdim=True)
-    variance = (squared + OUTLIERS.spread_rows * spread**2) / (n_used + OUTLIERS.spread_rows)
-    spread = variance.sqrt()
-    lowest = torch.maximum(left_out.median, inlier_mean - OUTLIERS.distance_limit * spread)
-    mass = torch.maximum(masses.query, lowest - OUTLIERS.tail_limit * spread)
+    spread = spread.clamp_min(OUTLIERS.spread_minimum)  # counts as one labelled row
+    squared = (masses.weights * (masses.inlier - inlier_mean) ** 2).sum(dim=-1, keepdim=True)
+    variance = (masses.n_used * squared + spread**2) / (masses.n_used * known + 1)
+    nearest = inlier_mean - OUTLIERS.distance_limit * variance.sqrt()
+    # With one label per class no labelled row tells the spread, so it limits nothing.
+    lowest = torch.where(known > 0, left_out.median.maximum(nearest), left_out.median)
     expected = outlier_mean = lowest + OUTLIERS.mean_position * (inlier_mean - lowest)
-    n_prior = OUTLIERS.outlier_count + OUTLIERS.inlier_count
-    prior = torch.full_like(inlier_mean, OUTLIERS.outlier_count / n_prior)
+    prior = torch.full_like(inlier_mean, 1 / (1 + OUTLIERS.inlier_count))
     for _ in range(OUTLIERS.rounds):
         # Two normal distributions of equal spread: their log ratio is linear in the mass.
         distance = (inlier_mean - outlier_mean).clamp_min(0.0)
-        log_ratio = distance * ((inlier_mean + outlier_mean) / 2 - mass) / spread**2
+        log_ratio = distance * ((inlier_mean + outlier_mean) / 2 - masses.query) / variance
         probabilities = torch.sigmoid(log_ratio + prior.logit())
         count = probabilities.sum(dim=-1, keepdim=True)
-        prior = (count + OUTLIERS.outlier_count) / (probabilities.shape[-1] + n_prior)
-        total = (probabilities * mass).sum(dim=-1, keepdim=True)
+        prior = (count + 1) / (query.shape[1] + 1 + OUTLIERS.inlier_count)
+        total = (probabilities * masses.query).sum(dim=-1, keepdim=True)
         outlier_mean = (total + OUTLIERS.mean_rows * expected) / (count + OUTLIERS.mean_rows)
     return probabilities
 
@@ -145,8 +135,8 @@ class _Masses(NamedTuple):
     """Logarithms of label masses; other labels make up for the mass of those left out."""
 
     inlier: Tensor  # (E, R) of labelled rows without their own label
-    weights: Tensor  # (E, R) of labelled rows, 0 where no other row has the label of this one
-    absent: Tensor  # (E, 1) weight of the classes that have no such row
+    weights: Tensor  # (E, R) of these; 1 / W in all for a class, 0 for one whose only label it is
+    n_used: Tensor  # (E, 1) labelled rows of weight above 0
     left_out: Tensor  # (E, Q) of queries without the labels of their class
     query: Tensor  # (E, Q) of queries
 
@@ -185,18 +175,14 @@ def _label_masses(
     without_own = of_rows.sum(dim=-1) - own + sources * from_class / (shots - 1).clamp_min(1)
     used = 1 - sources * (shots == 1)  # the only source of a class cannot be left out
     per_class = (classes * used[..., None]).sum(dim=-2)
-    n_classes = (per_class > 0).sum(dim=-1, keepdim=True).clamp_min(1)
-    share = (classes / per_class.clamp_min(1)[:, None]).sum(dim=-1)
-    n_used = used.sum(dim=-1, keepdim=True)
-    weights = used * share * n_used / n_way
-    absent = n_used * (1 - n_classes / n_way)
+    weights = used * (classes / per_class.clamp_min(1)[:, None]).sum(dim=-1) / n_way
     others = 1 - one_hot(labels, n_way, x.dtype)
     without_class = (of_queries * others).sum(dim=-1) * n_way / (n_way - 1)
     inlier, left_out, received = (
         mass.clamp_min(OUTLIERS.mass_floor).log()
         for mass in (without_own, without_class, of_queries.sum(dim=-1))
     )
-    return _Masses(inlier, weights, absent, left_out, received)
+    return _Masses(inlier, weights, used.sum(dim=-1, keepdim=True), left_out, received)
 
 
 def _spread_labels(
