@@ -672,7 +672,8 @@ def refinement_part(report: dict[str, Any]) -> list[str]:
     return [
         *lines,
         "",
-        "Seconds: of `map-auto`, all episodes, two cores, everything compiled. Largest difference "
+        "Seconds: of `map-auto`, all episodes, two cores, everything compiled; other work ran "
+        "beside cells above 12 s. Largest difference "
         f"of a probability of the network in float32 and float64: {report['largest_error']:.1e}.",
     ]
 
