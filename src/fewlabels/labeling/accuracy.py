@@ -276,17 +276,20 @@ def find_contradictions(
 
 
 def compare_hidden(
-    vectors: Rows, labels: NDArray[np.int64], answer: Answer, methods: Sequence[str]
+    vectors: Rows,
+    labels: NDArray[np.int64],
+    methods: Sequence[str],
+    settings: EstimateSettings = SETTINGS,
 ) -> dict[str, int]:
-    """How many of the labels that the answer's method hid other methods predict, by name.
+    """How many of the labels that `estimate_accuracy` hides other methods predict, by name.
 
     They see the same vectors, and the same labels are hidden at a time.
     """
-    rows, _ = hidden_probabilities(answer, labels)
+    if not vectors.method.hides_labels:
+        rows = _draw(labels, settings)
+        vectors, labels = vectors.subset(rows), labels[rows]
     known = np.flatnonzero(labels >= 0)
     right = dict.fromkeys(methods, 0)
-    if not len(rows):
-        return right
     n_way = int(labels.max()) + 1
     alike = labelled_alike(getattr(vectors.prepared, "alike", None), torch.as_tensor(labels >= 0))
     for group in hidden_groups(torch.as_tensor(labels[known]), n_way, alike=alike):

@@ -393,7 +393,7 @@ def label_inputs(
             remarks = (*remarks, remark_unlabelled(class_names, labels))
         answer = solving.result()
         wrong = find_contradictions(answer, numbers, least=LIMITS.contradicted)
-        right = compare_hidden(vectors, numbers, answer, tuple(RIVALS)) if estimate else {}
+        right = compare_hidden(vectors, numbers, tuple(RIVALS)) if estimate else {}
     if burst and collection.images is not None:
         groups = find_bursts(collection.images.paths, seconds=burst)
         answer = answer.together(groups)
