@@ -64,6 +64,7 @@ OUTLIER = (
     "spread_minimum",
     "distance_limit",
     "inlier_count",
+    "sized_weight",
 )
 ESTIMATE = (
     "free_steps",

@@ -169,6 +169,22 @@ def test_classes_that_lie_far_apart_make_no_outliers(draw_episodes, n_shot, spre
     assert (probabilities > 0.5).double().mean() < 0.02
 
 
+@pytest.mark.parametrize("n_shot", [3, 10])
+def test_large_classes_are_not_called_outliers(real, n_shot):
+    """Classes of 20 to 200 rows, none of them missing: as few alarms as where they are equal."""
+    rng = np.random.default_rng(0)
+    sizes = np.array([20, 20, 30, 50, 80, 120, 160, 200])
+    drawn = [way * CLASS_ROWS + rng.permutation(CLASS_ROWS)[:n] for way, n in enumerate(sizes)]
+    shown = np.concatenate([np.arange(n) < n_shot for n in sizes])
+    true = torch.tensor(np.repeat(np.arange(len(sizes)), sizes))
+    x = torch.tensor(real[np.concatenate(drawn)].astype(np.float32))
+    support, query = Pipeline.parse("power(0.5) | unit | center(support) | unit")(
+        x[shown][None], x[~shown][None]
+    )
+    found = outlier_probabilities(support, true[shown][None], query, true[~shown][None])
+    assert (found >= 0.5).double().mean() < 0.1  # 0.4 and 0.9 if all were taken for equally large
+
+
 def test_products_in_parts_are_products_in_one(monkeypatch):
     support, labels, query = random_episode(0, 3, 2, 40)
     whole = probabilities_of(support, labels, query)

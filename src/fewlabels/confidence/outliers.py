@@ -16,6 +16,11 @@ Both are normal distributions of equal spread. The fraction of outliers and thei
 estimated from the queries by expectation maximization, as class priors are (Saerens et al., 2002),
 starting from few outliers.
 
+The labels of a class give as much mass as those of any other, so a row of a class ten times as
+large receives a tenth. With masses in proportion to the class sizes found, large classes do not
+look like outliers; but outliers are counted to a class, too, and hide behind its size. So the
+probability is computed in both ways and averaged, where that lowers it.
+
 With one label per class this median replaces all inliers, and with many outliers the probabilities
 are too low. Their order remains valid.
 
@@ -54,6 +59,8 @@ class OutlierConstants:
     inlier_count: float = 9.0  # before any query is seen, beside one outlier: a Beta distribution
     left_out_rows: int = 200  # labelled rows that are left out; each adds a column of masses
     rounds: int = 30  # of expectation maximization
+    size_rounds: int = 4  # in which the outliers found before count to no class
+    sized_weight: float = 0.75  # of class sizes as found; the rest: all classes are equally large
     mass_floor: float = 1e-9  # label mass of a query that no label reaches; keeps its log finite
 
 
@@ -93,7 +100,18 @@ def outlier_probabilities(
     prepare_episode(support, support_labels, query, n_way)
     if n_way == 1:
         return query.new_zeros(query.shape[:2])
-    masses = _label_masses(support, support_labels, query, found, n_way, on_step)
+    received = _spread_from_labels(support, support_labels, query, n_way, on_step)
+    members = one_hot(found, n_way, received.of_queries.dtype)
+    equal = _fit(_compare(received, members, torch.ones_like(received.counts)))
+    sized = torch.zeros_like(equal)
+    for _ in range(OUTLIERS.size_rounds):
+        sizes = received.counts + (members * (1 - sized)[..., None]).sum(dim=-2)
+        sized = _fit(_compare(received, members, sizes))
+    return torch.minimum(equal, equal.lerp(sized, OUTLIERS.sized_weight))
+
+
+def _fit(masses: "_Masses") -> Tensor:
+    """Probability to be an outlier, by two normal distributions of label masses, (E, Q)."""
     left_out, received = _fit_normal(masses.left_out), _fit_normal(masses.query)
     known = masses.weights.sum(dim=-1, keepdim=True)
     total = (masses.weights * masses.inlier).sum(dim=-1, keepdim=True)
@@ -113,7 +131,7 @@ def outlier_probabilities(
         log_ratio = distance * ((inlier_mean + outlier_mean) / 2 - masses.query) / variance
         probabilities = torch.sigmoid(log_ratio + prior.logit())
         count = probabilities.sum(dim=-1, keepdim=True)
-        prior = (count + 1) / (query.shape[1] + 1 + OUTLIERS.inlier_count)
+        prior = (count + 1) / (masses.query.shape[-1] + 1 + OUTLIERS.inlier_count)
         total = (probabilities * masses.query).sum(dim=-1, keepdim=True)
         outlier_mean = (total + OUTLIERS.mean_rows * expected) / (count + OUTLIERS.mean_rows)
     return probabilities
@@ -131,6 +149,18 @@ def _fit_normal(x: Tensor) -> _Normal:
     return _Normal(median, (high - low) / 2)
 
 
+class _Received(NamedTuple):
+    """Label masses, of which each class gives as much, and R labelled rows to be left out."""
+
+    of_queries: Tensor  # (E, Q, W) from each class
+    of_rows: Tensor  # (E, R, W) likewise
+    own: Tensor  # (E, R) from their own label
+    classes: Tensor  # (E, R, W) of these rows, one-hot
+    sources: Tensor  # (E, R) whether their label gives mass
+    shots: Tensor  # (E, R) labels of their class that give mass
+    counts: Tensor  # (E, W) labels per class
+
+
 class _Masses(NamedTuple):
     """Logarithms of label masses; other labels make up for the mass of those left out."""
 
@@ -141,14 +171,13 @@ class _Masses(NamedTuple):
     query: Tensor  # (E, Q) of queries
 
 
-def _label_masses(
+def _spread_from_labels(
     support: Tensor,
     support_labels: Tensor,
     query: Tensor,
-    labels: Tensor,
     n_way: int,
     on_step: Callable[[], None],
-) -> _Masses:
+) -> _Received:
     n_support = support.shape[1]
     n_rows = min(n_support, OUTLIERS.left_out_rows)
     rows = torch.linspace(0, n_support - 1, n_rows, device=support.device).round().long()
@@ -156,7 +185,7 @@ def _label_masses(
     x = torch.cat([support.to(dtype), query.to(dtype)], dim=1)
     x = torch.nn.functional.normalize(x, dim=-1)
     members = one_hot(support_labels, n_way, x.dtype)
-    counts = members.sum(dim=-2)  # (E, W) labels per class
+    counts = members.sum(dim=-2)
     n_sources = torch.minimum(counts, counts.median(dim=-1, keepdim=True).values)
     rank = (members.cumsum(dim=-2) * members).sum(dim=-1)  # (E, S) of a label in its class, from 1
     shots = (members * n_sources[:, None]).sum(dim=-1)
@@ -168,21 +197,38 @@ def _label_masses(
     n_neighbors = max(n_neighbors, OUTLIERS.neighbor_minimum)
     n_neighbors = min(n_neighbors, OUTLIERS.neighbor_limit, x.shape[1] - 1)
     masses = _spread_labels(x, initial, n_neighbors=n_neighbors, on_step=on_step)
-    of_rows, of_queries = masses[:, rows, :n_way], masses[:, n_support:, :n_way]
-    own = masses[:, rows, n_way:].diagonal(dim1=1, dim2=2)
-    classes, sources, shots = members[:, rows], sources[:, rows], shots[:, rows]
+    return _Received(
+        of_queries=masses[:, n_support:, :n_way],
+        of_rows=masses[:, rows, :n_way],
+        own=masses[:, rows, n_way:].diagonal(dim1=1, dim2=2),
+        classes=members[:, rows],
+        sources=sources[:, rows],
+        shots=shots[:, rows],
+        counts=counts,
+    )
+
+
+def _compare(received: _Received, members: Tensor, sizes: Tensor) -> _Masses:
+    """The masses where each class gives as much as its size, (E, W), says.
+
+    `members`: classes found for the queries, (E, Q, W).
+    """
+    of_queries, of_rows, own, classes, sources, shots, _ = received
+    n_way = sizes.shape[-1]
+    given = (sizes / sizes.mean(dim=-1, keepdim=True))[:, None]  # by each class
+    of_queries, of_rows, own = of_queries * given, of_rows * given, own * (classes * given).sum(-1)
     from_class = (classes * of_rows).sum(dim=-1) - own
     without_own = of_rows.sum(dim=-1) - own + sources * from_class / (shots - 1).clamp_min(1)
     used = 1 - sources * (shots == 1)  # the only source of a class cannot be left out
     per_class = (classes * used[..., None]).sum(dim=-2)
     weights = used * (classes / per_class.clamp_min(1)[:, None]).sum(dim=-1) / n_way
-    others = 1 - one_hot(labels, n_way, x.dtype)
-    without_class = (of_queries * others).sum(dim=-1) * n_way / (n_way - 1)
-    inlier, left_out, received = (
+    others = 1 - members
+    without_class = (of_queries * others).sum(dim=-1) * n_way / (others * given).sum(dim=-1)
+    inlier, left_out, query = (
         mass.clamp_min(OUTLIERS.mass_floor).log()
         for mass in (without_own, without_class, of_queries.sum(dim=-1))
     )
-    return _Masses(inlier, weights, used.sum(dim=-1, keepdim=True), left_out, received)
+    return _Masses(inlier, weights, used.sum(dim=-1, keepdim=True), left_out, query)
 
 
 def _spread_labels(
