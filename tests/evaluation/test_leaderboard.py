@@ -97,6 +97,18 @@ def test_settings_are_used():
     assert five.result.settings["lam"] == 10.0  # not in the settings: the method's own
 
 
+def test_what_fits_no_features_is_refused_before_the_work():
+    features = load_embedded()
+    done = []
+    few = int(features.class_sizes.min()) - 3
+    kinds = {"shots": [1], "queries": ["5", f"present:1:{few + 10}"]}
+    with pytest.raises(InputError, match=r"must have at least .*queries \('present:1"):
+        make_leaderboard(
+            features, ["ncm"], n_episodes=20, on_progress=done.append, engine="torch", **kinds
+        )
+    assert done == []
+
+
 def test_the_frontier_has_no_faster_and_better_method(board):
     points = [rows[1] for rows in board.standings.values()]
     front = find_frontier(points)

@@ -275,6 +275,12 @@ def test_authors_draws_leave_the_global_generator_alone(unequal):
 # Errors
 
 
+def test_features_without_labels_are_refused():
+    features = FeatureSet.from_arrays(np.ones((9, 4), dtype=np.float32), [None] * 9)
+    with pytest.raises(InputError, match="must have labels to draw episodes from, got none"):
+        sample_episodes(features, n_episodes=1)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

@@ -18,7 +18,7 @@ from fewlabels.evaluation.queries import QuerySpec
 from fewlabels.evaluation.results import EvaluationResult
 from fewlabels.evaluation.run import evaluate
 from fewlabels.evaluation.settings import Tuned, read_settings
-from fewlabels.evaluation.sweep import Cell, plan_cells
+from fewlabels.evaluation.sweep import Cell, check_cells, plan_cells
 from fewlabels.evaluation.tables import NONE, Table, interval
 from fewlabels.features import FeatureSet
 from fewlabels.methods import ConfiguredMethod, find_method, method_names
@@ -132,8 +132,12 @@ def make_leaderboard(
         for n_shot, word in product(dict.fromkeys(shots), dict.fromkeys(queries))
         for cell in plan_cells(names, shots=[n_shot], queries=[word], dataset=dataset, tuned=known)
     ]
-    for cell in cells:
-        QuerySpec.parse(cell.queries).total(n_way)
+    check_cells(
+        features,
+        cells,
+        n_way=n_way,
+        **{name: options[name] for name in ("draws", "seed") if name in options},
+    )
     found: dict[str, list[Standing]] = {name: [] for name in names}
     for cell in cells:
         how = {"n_way": n_way, "n_shot": cell.n_shot, "queries": cell.queries, **options}

@@ -192,6 +192,11 @@ class AuthorsDraws:
 def _check_sizes(features: FeatureSet, n_way: int, n_shot: int, spec: QuerySpec) -> None:
     if n_way < 1:
         raise InputError(f"n_way must be at least 1, got {n_way}.")
+    if features.n_classes == 0:
+        raise InputError(
+            "features must have labels to draw episodes from, got none. Take them from a folder "
+            "with one sub-folder per class, or a file with labels."
+        )
     if n_way > features.n_classes:
         raise InputError(
             f"n_way must be at most {features.n_classes}, the classes of the features, got {n_way}."
@@ -205,7 +210,7 @@ def _check_sizes(features: FeatureSet, n_way: int, n_shot: int, spec: QuerySpec)
     if sizes[smallest] < needed:
         raise InputError(
             f"class '{features.class_names[smallest]}' must have at least {needed} images, "
-            f"got {sizes[smallest]}. Lower n_shot or queries, or drop the class."
+            f"got {sizes[smallest]}. Lower n_shot or queries ('{spec}'), or drop the class."
         )
     if spec.kind == "dirichlet" and np.sort(sizes - n_shot)[:n_way].sum() < total:
         raise InputError(

@@ -101,17 +101,11 @@ def evaluate_cells(
     Args:
         **options: n_episodes, engine, device, dtype, mean_features, as in `evaluate`.
     """
-    for cell in cells:  # what does not fit the last cell is refused before the first is run
-        kind: Any = {"n_way": n_way, "n_shot": cell.n_shot, "queries": cell.queries, "seed": seed}
-        make_draws(features, draws=draws, **kind)
-        n_query = QuerySpec.parse(cell.queries).total(n_way)
-        for method in cell.methods:
-            if method.prior is not None and not method.prior.needs_truth:
-                method.prior.masses(n_query, n_way)  # refuses sizes that do not fit
+    check_cells(features, cells, n_way=n_way, draws=draws, seed=seed)
     results: list[EvaluationResult] = []
     try:
         for n_shot, queries, methods in cells:
-            kind = {"n_way": n_way, "n_shot": n_shot, "queries": queries, "seed": seed}
+            kind: Any = {"n_way": n_way, "n_shot": n_shot, "queries": queries, "seed": seed}
             how = {"draws": draws, "on_progress": on_progress, **options}
             results += evaluate(methods, features, **kind, **how)
             if results[-1].interrupted:
@@ -121,6 +115,19 @@ def evaluate_cells(
             raise
         return results, True
     return results, False
+
+
+def check_cells(
+    features: FeatureSet, cells: Sequence[Cell], *, n_way: int, draws: str = "own", seed: int = 0
+) -> None:
+    """Refuse what does not fit the features in any cell, before the first is run."""
+    for cell in cells:
+        kind: Any = {"n_way": n_way, "n_shot": cell.n_shot, "queries": cell.queries, "seed": seed}
+        make_draws(features, draws=draws, **kind)
+        n_query = QuerySpec.parse(cell.queries).total(n_way)
+        for method in cell.methods:
+            if method.prior is not None and not method.prior.needs_truth:
+                method.prior.masses(n_query, n_way)  # refuses sizes that do not fit
 
 
 def _check_combination(
