@@ -81,6 +81,11 @@ def test_errors_name_the_argument(photos, few, tmp_path):
         ({"abstain": 90}, "^abstain must be a confidence"),
         ({"link_to": photos / "x"}, "^link_to must not lie inside"),
         ({"method": "laplacian"}, "^method must be one of"),
+        ({"method": "map-auto-mean"}, "must not need the mean of images of other classes.*Use"),
+        (
+            {"method": "map-truth"},
+            "must not need the true class sizes.*'map-truth'. Use 'map-auto'",
+        ),
         ({"truth": "nowhere.csv"}, "^truth must be 'folders' or a CSV file"),
     ):
         with pytest.raises((InputError, FileFormatError), match=words):

@@ -95,10 +95,17 @@ class Answer:
 
 
 def check_method(method: str, settings: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Values of knobs from their texts; a method or knob that is not known is refused."""
+    """Values of knobs from their texts; what is not known, or cannot label a folder, is refused."""
     chosen = find_method(method)
     values = chosen.parse(settings or {})
-    chosen.configure(n_shot=1, **values)
+    configured = chosen.configure(n_shot=1, **values)
+    told = configured.prior is not None and configured.prior.needs_truth
+    if told or configured.pipeline.needs_mean:
+        what = "the true class sizes" if told else "the mean of images of other classes"
+        raise InputError(
+            f"method must not need {what}, which a folder does not tell, got {method!r}. "
+            f"Use 'map-auto', or {DEFAULT_METHOD!r}, the default."
+        )
     return values
 
 
