@@ -4,16 +4,17 @@
 
 Groups: folder, outliers, calibration, estimation. Every number is halved and doubled; a fraction
 has its odds halved and doubled. The score is accuracy in % (folder, estimation), the mean of AUROC
-and of the part of all images that is rightly called outlier or not (outliers), or 100 less the
-calibration error (calibration). A number with two changes below zero is at its best; one whose
-changes are all below 0.3 points could have many values. Butterflies, CUB novel and CIFAR-FS novel
-take no part. Writes benchmarks/results/sensitivity.json.
+and of the part of all images that is rightly called outlier or not, in folders as they are and
+uneven ones (outliers), or 100 less the calibration error (calibration). A number with two changes
+below zero is at its best; one whose changes are all below 0.3 points could have many values.
+Butterflies, CUB novel and CIFAR-FS novel take no part. Writes benchmarks/results/sensitivity.json.
 """
 
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ from fewlabels.methods.logistic import LOGISTIC
 
 PATH = Path(__file__).parent / "results" / "sensitivity.json"
 EPISODES = 300
+MOST_SHOTS = 20  # labels of a class, where their number differs
 ESTIMATED = {  # of `map`: `map-auto` without its network
     "pipeline": "power(auto) | unit | center(support) | unit",
     "prior": "estimate",
@@ -89,22 +91,21 @@ def score_folder() -> float:
 def _folders_with_outliers() -> list[tuple[Rows, torch.Tensor, torch.Tensor, np.ndarray]]:
     """Rows, labels, classes found, and which unlabelled rows are outliers, of several folders."""
     found = []
-    for name in VALIDATION:
+    for name, uneven in product(VALIDATION, (False, True)):
         x, y = load(name)
         keep = y < 20  # classes
-        x, y = x[keep], y[keep]
-        for hidden in (0.0, 0.3):
-            for k in (1, 5, "1, 3 or 20"):
-                rng = np.random.default_rng(0)
-                n_hidden = round(hidden * (y.max() + 1))
-                _, _, labels = draw(x, y, 0, seed=0, uneven=False)
-                for way in range(n_hidden, int(y.max()) + 1):
-                    shots = k if isinstance(k, int) else int(rng.choice([1, 3, 20]))
-                    labels[rng.permutation(np.flatnonzero(y == way))[:shots]] = way - n_hidden
-                rows = Rows.prepare(torch.tensor(x), "folder", keep_neighbors=True)
-                given = torch.tensor(labels)
-                numbers = rows.fit(given).numbers
-                found.append((rows, given, numbers, (y < n_hidden)[labels < 0]))
+        x, y, _ = draw(x[keep], y[keep], MOST_SHOTS + 1 if uneven else 0, seed=0, uneven=uneven)
+        for hidden, k in product((0.0, 0.3), (1, 5, "1, 3 or 20")):
+            rng = np.random.default_rng(0)
+            n_hidden = round(hidden * (y.max() + 1))
+            labels = np.full(len(y), -1)
+            for way in range(n_hidden, int(y.max()) + 1):
+                shots = k if isinstance(k, int) else int(rng.choice([1, 3, MOST_SHOTS]))
+                labels[rng.permutation(np.flatnonzero(y == way))[:shots]] = way - n_hidden
+            rows = Rows.prepare(torch.tensor(x), "folder", keep_neighbors=True)
+            given = torch.tensor(labels)
+            numbers = rows.fit(given).numbers
+            found.append((rows, given, numbers, (y < n_hidden)[labels < 0]))
     return found
 
 

@@ -35,8 +35,8 @@ def power(x: Tensor, *, beta: float) -> Tensor:
     if x.numel() and x.min() < 0:
         raise InputError(
             f"power: features must not be negative for beta = {beta:g}, got a smallest value of "
-            f"{float(x.min()):.4g}. Use features taken after a ReLU, or a pipeline without the "
-            "power, such as 'unit | center | unit'."
+            f"{float(x.min()):.4g}. Give beta=auto, which keeps the signs, or use features taken "
+            "after a ReLU, or a pipeline without the power, such as 'unit | center | unit'."
         )
     shifted: Tensor = x + POWER_EPS
     if beta == 0.5:
