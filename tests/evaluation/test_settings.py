@@ -29,6 +29,7 @@ def test_settings_survive_the_file_and_any_toml_reader_reads_it(tmp_path):
         encoding="utf-8",
     )
     assert read_settings(path) == TUNED
+    assert read_settings(tmp_path) == TUNED  # the folder that `tune` wrote
     assert tomllib.loads(path.read_text(encoding="utf-8"))["map"]["1-shot"]["lam"] == 12.5
     assert path.read_text(encoding="utf-8").splitlines()[:2] == [
         "# Written by: fewlabels tune 'a b'",

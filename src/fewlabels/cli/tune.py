@@ -82,7 +82,7 @@ def tune_command(
     from fewlabels.evaluation.curves import Tuning
     from fewlabels.evaluation.folder import TUNING, open_folder, to_json
     from fewlabels.evaluation.plots import can_draw, draw_curves
-    from fewlabels.evaluation.settings import format_settings
+    from fewlabels.evaluation.settings import SETTINGS, format_settings
     from fewlabels.evaluation.tables import tabulate_tuning
     from fewlabels.evaluation.tuning import check_ranges, count_settings, split_knobs, tune
     from fewlabels.io.files import write_file
@@ -134,9 +134,9 @@ def tune_command(
     comments = [f"Written by: {command}", f"Features: {about}, {origin}", *warnings]
     comments += [each.describe() for each in tunings]
     chosen = {method: {each.n_shot: dict(each.chosen) for each in tunings}}
-    write_file(folder / "settings.toml", format_settings(chosen, comments=comments).encode())
+    write_file(folder / SETTINGS, format_settings(chosen, comments=comments).encode())
     write_file(folder / TUNING, to_json(found))
-    written = ["settings.toml", TUNING]
+    written = [SETTINGS, TUNING]
     for each in tunings if drawing else []:
         for suffix, content in draw_curves(each, about=about).items():
             written.append(f"curves-{each.n_shot}-shot.{suffix}")

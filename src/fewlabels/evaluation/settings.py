@@ -20,6 +20,7 @@ from fewlabels.methods import configure, find_method
 from fewlabels.methods.base import BETA, all_knobs
 from fewlabels.preprocess import Pipeline
 
+SETTINGS = "settings.toml"  # in a folder of `fewlabels tune`
 Tuned = dict[str, dict[int, dict[str, Any]]]  # method, shots, knob
 
 
@@ -111,7 +112,8 @@ def format_settings(tuned: Tuned, *, comments: Sequence[str] = ()) -> str:
 
 
 def read_settings(path: Path) -> Tuned:
-    """Read what `fewlabels tune` wrote, or a person did in the same form."""
+    """Read what `fewlabels tune` wrote, the file or its folder, or a person did in that form."""
+    path = path / SETTINGS if (path / SETTINGS).is_file() else path
     again = "Write it again with `fewlabels tune`."
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -119,7 +121,7 @@ def read_settings(path: Path) -> Tuned:
         raise FileFormatError(f"{path} does not exist. `fewlabels tune` writes settings.") from None
     except (OSError, UnicodeDecodeError) as error:
         raise FileFormatError(
-            f"{path} cannot be read ({error}). Give the settings.toml that `fewlabels tune` wrote."
+            f"{path} cannot be read ({error}). Give the {SETTINGS} that `fewlabels tune` wrote."
         ) from error
     except (ValueError, RecursionError) as error:  # also of nested lists and very long numbers
         raise FileFormatError(f"{path} is not TOML ({error}). {again}") from error
