@@ -15,14 +15,13 @@ logarithm of the mass that a query receives is compared with two distributions o
 Both are normal distributions of equal spread. The fraction of outliers and their mean are then
 estimated from the queries by expectation maximization, as class priors are (Saerens et al., 2002),
 starting from few outliers.
+With one label per class the median of all queries replaces all inliers, and with many outliers the
+probabilities are too low. Their order remains valid.
 
 The labels of a class give as much mass as those of any other, so a row of a class ten times as
 large receives a tenth. With masses in proportion to the class sizes found, large classes do not
-look like outliers; but outliers are counted to a class, too, and hide behind its size. So the
-probability is computed in both ways and averaged, where that lowers it.
-
-With one label per class this median replaces all inliers, and with many outliers the probabilities
-are too low. Their order remains valid.
+look like outliers; but outliers are counted to a class, too, which makes it look larger than it is.
+So the probability is computed in both ways and averaged, where that lowers it.
 
 Zhou, Bousquet, Lal, Weston, Schölkopf: Learning with local and global consistency. NIPS 2004.
 """
