@@ -179,6 +179,16 @@ def test_a_prediction_corrected_in_a_spreadsheet_is_a_label(tmp_path, separator)
     }
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_the_line_that_tells_excel_the_separator_is_passed_over(tmp_path, end):
+    text = end.join(["sep=;", "path;label", "a/1.jpg;leek", "nowhere.jpg;leek", ""])
+    found = read_labels(write(tmp_path, text), NAMES)
+    assert found.labels == {"a/1.jpg": "leek"}
+    assert "line 4: nowhere.jpg" in found.remarks[0]
+    with pytest.raises(FileFormatError, match="must begin with a line"):
+        read_labels(write(tmp_path, f"sep=;{end}"), NAMES)
+
+
 def test_long_lists_are_cut(tmp_path):
     text = "path,label\n" + "".join(f"no{i}.jpg,leek\n" for i in range(30))
     with pytest.raises(InputError, match="and 22 more"):

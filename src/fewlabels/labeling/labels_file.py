@@ -29,6 +29,7 @@ UNLABELLED_FOLDERS = ("unlabelled", "unlabeled", NONE_FOLDER, DOUBTFUL_FOLDER)
 SPLIT_FOLDERS = ("train", "training", "val", "valid", "validation", "test")  # hold class folders
 CAMERA_FOLDER = re.compile(r"dcim|[1-9]\d{2}[a-z0-9_]{5}", re.IGNORECASE)  # of the DCF standard
 DEEPEST, WHOLE_PATH = "deepest", "path"  # values of class_from
+EXCEL_SEPARATOR = re.compile(r"sep=[,;\t]?", re.IGNORECASE)  # first line of some CSV files
 MOST_SHOWN = 8  # lines or classes that a message lists
 LONGEST_SHOWN = 40  # characters of a label in a message
 LONGEST_LABEL = 200  # characters: labels become folder names, which may have 255 bytes at most
@@ -439,7 +440,11 @@ def _read_rows(path: Path) -> Iterable[_Row]:
     if not path.is_file():
         raise FileFormatError(f"{path} is not a file of labels. Check the path for typos.")
     text = _read_text(path)
-    first = text.partition("\n")[0].strip("\r")
+    first, _, after = text.partition("\n")
+    told = EXCEL_SEPARATOR.fullmatch(first.strip())  # for Excel: what stands between columns
+    if told:
+        text, first = after, after.partition("\n")[0]
+    first = first.strip("\r")
     if not first:
         raise FileFormatError(
             f"{path} must begin with a line 'path,label', "
@@ -462,14 +467,15 @@ def _read_rows(path: Path) -> Iterable[_Row]:
             f", got '{first[:80]}'. {way}"
         )
     others = [header.index(word) if word in header else None for word in OWN_COLUMNS]
-    line = 1
+    skipped = 1 if told else 0
+    begin = line = 1 + skipped
     try:
         for row in reader:
-            if line > 1 and any(word.strip() for word in row):
+            if line > begin and any(word.strip() for word in row):
                 row = [*row, *[""] * (len(header) - len(row))]
                 origin, *rest = ("" if at is None else row[at].strip() for at in others)
                 yield _Row(line, row[name_at], row[label_at], origin.lower(), *rest)
-            line = reader.line_num + 1
+            line = reader.line_num + 1 + skipped
     except csv.Error as error:
         raise FileFormatError(
             f"{path}, line {line}: {error}. "
