@@ -1,8 +1,10 @@
 """One training in several processes (torchrun): ranks, devices, averages."""
 
+import gc
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import NamedTuple
 
 import torch
@@ -73,10 +75,15 @@ def join_processes(device: str) -> Iterator[Processes]:
     if kind == "cuda":
         local = torch.device(kind, int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(local)
+    # Its functions take the group of this moment as default: none yet. Imported later, as wrapping
+    # a model does, they would hold the group, whose threads could then end the process by a signal
+    # when the interpreter ends.
+    import_module("torch.distributed.nn")
     dist.init_process_group("nccl" if kind == "cuda" else "gloo")
     joined = Processes(dist.get_rank(), world, local)
     try:
         yield joined
         joined.wait()  # one that leaves while others still talk may end by a signal
     finally:
+        gc.collect()  # wrapped models, which hold the group
         dist.destroy_process_group()
