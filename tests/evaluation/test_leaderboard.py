@@ -19,10 +19,10 @@ from fewlabels.evaluation.leaderboard import (
     tabulate_leaderboard,
 )
 from fewlabels.evaluation.leaderboard_page import (
-    _place_names,
     draw_scatter,
     find_best,
     find_frontier,
+    place_names,
 )
 from fewlabels.methods import find_method, method_names
 
@@ -145,14 +145,14 @@ def test_the_plot_has_a_point_per_method(board):
 
 def test_names_in_the_plot_do_not_cover_each_other():
     named = [(100 + 3 * i, 100 + 2 * i, f"method {i}" + "!" * i) for i in range(30)]
-    placed = _place_names(named, [(x, y) for x, y, _ in named])
+    placed = place_names(named, [(x, y) for x, y, _ in named])
     boxes = [(x, y - 10, x + 6.9 * len(title), y + 3) for x, y, title in placed]
     assert 1 < len(placed) < 30  # not all have room
     for i, a in enumerate(boxes):
         for b in boxes[:i]:
             wide, tall = min(a[2], b[2]) - max(a[0], b[0]), min(a[3], b[3]) - max(a[1], b[1])
             assert max(wide, 0) * max(tall, 0) <= 20
-    assert _place_names([(100, 100, "long" * 40)], []) == []
+    assert place_names([(100, 100, "long" * 40)], []) == []
 
 
 def test_the_command_writes_all_three_files(tmp_path):

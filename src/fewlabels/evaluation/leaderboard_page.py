@@ -71,8 +71,8 @@ def write_leaderboard_page(board: Leaderboard, *, command: str) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{title}</title><style>{STYLE}</style></head>\n<body><main><h1>{title}</h1>"
         "<p>Accuracy against time, all methods on the same episodes. Blue: methods that no faster "
-        "method surpasses; orange: PT+MAP. They are named where there is room; each point tells "
-        f'its name under the mouse.</p><div class="plots">{plots}</div>\n{parts}'
+        "method surpasses; orange: PT+MAP. They are named where there is room; the mouse shows "
+        f'the name of each point.</p><div class="plots">{plots}</div>\n{parts}'
         f"<h2>Papers</h2><ul>{papers}</ul>"
         f'<p class="caption"><code>{escape(command)}</code></p></main></body></html>\n'
     )
@@ -122,7 +122,7 @@ def draw_scatter(board: Leaderboard, kind: int) -> str:
     named = [i for i, each in enumerate(points) if i in front or each.result.method == BASELINE]
     named.sort(key=lambda i: (points[i].result.method != BASELINE, -heights[i]))
     places = [(x[i], y[i], points[i].result.title) for i in named]
-    for left, base, title in _place_names(places, list(zip(x, y, strict=True))):
+    for left, base, title in place_names(places, list(zip(x, y, strict=True))):
         parts.append(f'<text class="name" x="{left:.1f}" y="{base:.1f}">{escape(title)}</text>')
     size = f'viewBox="0 0 {WIDTH} {HEIGHT}"'
     return f'<svg role="img" aria-label="{escape(head)}" {size}>{"".join(parts)}</svg>'
@@ -187,7 +187,7 @@ def _step(span: float) -> float:
     return max(power * factor for factor in (1, 2, 5) if power * factor <= span / 3)
 
 
-def _place_names(
+def place_names(
     named: Sequence[tuple[float, float, str]], points: Sequence[tuple[float, float]]
 ) -> list[tuple[float, float, str]]:
     """Left end and base line of each name, where it covers the fewest points and other names.
