@@ -38,7 +38,7 @@ def test_known_defects_are_found(make_features):
 def test_the_diagnosis_says_what_to_do(make_features):
     found = replace(
         check_up(make_features([20, 20, 20], dim=6), n_episodes=5),
-        **{"power": "power(0.3)", "skewness": (2.0, 0.5), "inductive": 60.0},
+        **{"power": "power(0.3)", "skewness": (2.0, 0.5), "inductive": 60.0, "guessing": 33.3},
     )
     healthy, power, gain = replace(found, transductive=70.0).diagnose()
     assert healthy.startswith("Healthy")
@@ -47,6 +47,19 @@ def test_the_diagnosis_says_what_to_do(make_features):
     assert "ncm" in replace(found, transductive=60.5).diagnose()[-1]
     assert "Label three rows" in replace(found, transductive=None).diagnose()[-1]
     assert len(replace(found, skewness=(0.1, 0.1), transductive=70.0).diagnose()) == 2
+
+
+def test_noise_is_not_healthy_and_gets_no_advice_on_methods():
+    x = np.random.default_rng(0).normal(size=(160, 16))
+    found = check_up(FeatureSet.from_arrays(x, np.repeat(np.arange(4), 40)), n_episodes=100)
+    assert found.guessing == 25
+    found = replace(found, skewness=(0.1, 0.1))
+    (only,) = found.diagnose()
+    assert only.startswith("The features do not tell the classes apart: 2")
+    assert "25.0 % by guessing" in only
+    healthy, gain = replace(found, transductive=40.0).diagnose()
+    assert healthy.startswith("Healthy")
+    assert "map-auto" in gain
 
 
 def test_the_trial_gives_lam_and_the_gain(make_features):

@@ -29,7 +29,7 @@ BINS = 40  # of the histogram, one character each
 
 @dataclass(frozen=True)
 class Checkup:
-    """What was found; lam and the accuracies are None without enough labels."""
+    """What was found; what trial episodes tell is None without enough labels."""
 
     rows: int
     dim: int
@@ -43,7 +43,8 @@ class Checkup:
     power: str  # the suggested step
     skewness: tuple[float, float]  # before and after it
     lam: float | None  # suggested, median of the trial episodes
-    inductive: float | None  # accuracy of nearest class mean in the trial episodes, %
+    guessing: float | None  # accuracy of random labels in the trial episodes, %
+    inductive: float | None  # likewise of nearest class mean
     transductive: float | None  # likewise of map-auto
     trial: str  # what the trial episodes were
     histogram: tuple[str, str]  # values before and after the power, largest bin full height
@@ -66,6 +67,14 @@ class Checkup:
                 f"{self.duplicates / self.rows:.1%} of the rows equal an earlier one: remove them. "
                 "The same image as support and as query makes accuracies look better."
             )
+        best = max(self.inductive or 0.0, self.transductive or 0.0)
+        alike = self.guessing is not None and best < self.guessing + WORTH_HAVING
+        if alike:
+            problems.append(
+                f"The features do not tell the classes apart: {best:.1f} % of the labels are "
+                f"right, and {self.guessing:.1f} % by guessing. Check that every label belongs to "
+                "its row, and that the backbone was trained."
+            )
         advice = [] if problems else ["Healthy: no row is empty or occurs twice."]
         before, after = self.skewness
         if abs(after) < abs(before):
@@ -77,7 +86,7 @@ class Checkup:
             advice.append("Label three rows of two classes, to learn what transduction gains.")
         elif (gain := self.transductive - self.inductive) >= WORTH_HAVING:
             advice.append(f"Use a transductive method such as map-auto: {gain:+.1f} points.")
-        else:
+        elif not alike:
             advice.append(
                 f"Transduction gains little here ({gain:+.1f} points): "
                 "the nearest class mean (ncm) may be enough."
@@ -105,7 +114,8 @@ def check_up(
     step = suggest_power(x)
     shaped = Pipeline((step,)).transform(x)
     norms = x.double().norm(dim=1)
-    trial, lam, inductive, transductive = _try_out(features, step, n_episodes, seed, on_progress)
+    trial, *told = _try_out(features, step, n_episodes, seed, on_progress)
+    lam, guessing, inductive, transductive = told
     before, after = (draw_histogram(each.reshape(-1).tolist()) for each in (x, shaped))
     return Checkup(
         rows=len(features),
@@ -120,6 +130,7 @@ def check_up(
         power=str(step),
         skewness=(skewness(x), skewness(shaped)),
         lam=lam,
+        guessing=guessing,
         inductive=inductive,
         transductive=transductive,
         trial=trial,
@@ -184,9 +195,10 @@ def _try_out(
     n_episodes: int,
     seed: int,
     on_progress: Callable[[int], object] | None,
-) -> tuple[str, float | None, float | None, float | None]:
+) -> tuple[str, float | None, float | None, float | None, float | None]:
+    """What the trial episodes were, then lam and three accuracies, as `Checkup` has them."""
     if (trial := _trial(features, SHOTS)) is None:
-        return "none: fewer than two classes have three labelled rows", None, None, None
+        return "none: fewer than two classes have three labelled rows", None, None, None, None
     large, n_way, n_query = trial
     shape: dict[str, Any] = {
         **{"n_way": n_way, "n_shot": SHOTS, "queries": n_query},
@@ -203,4 +215,4 @@ def _try_out(
     support, labels, query = map(torch.as_tensor, drawn)
     found = answer(methods[1], x[support], labels, x[query], n_way=n_way).assignment
     shown = f"{n_episodes} episodes, {n_way}-way {SHOTS}-shot, {n_query} queries per class"
-    return shown, float(found.lam.median()), inductive, transductive
+    return shown, float(found.lam.median()), 100 / n_way, inductive, transductive
