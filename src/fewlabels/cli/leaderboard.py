@@ -35,6 +35,14 @@ def leaderboard_command(
         Path | None,
         Option(help="Settings of the methods. [tuned on validation classes, in the package]"),
     ] = None,
+    beta: Annotated[
+        str | None,
+        Option(
+            help="Power of the methods that have this knob; auto reads it from the features, and "
+            "keeps the signs. [their own]",
+            metavar="VALUE",
+        ),
+    ] = None,
     mean_of: options.MeanOf = None,
     per_class: options.PerClass = None,
     engine: options.Engine = "auto",
@@ -88,6 +96,7 @@ def leaderboard_command(
             method,
             n_episodes=episodes,
             tuned=tuned,
+            beta=beta,
             about=about,
             on_progress=advance,
             **how,
