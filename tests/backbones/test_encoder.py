@@ -81,7 +81,8 @@ def test_an_unknown_spec_lists_the_choices(spec, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(
         InputError,
-        match=r"must be one of wrn28-10, .*efficientnet-lite0, efficientnet-lite2, timm:NAME, "
+        match=r"must be one of fast, good, best, wrn28-10, .*efficientnet-lite0, "
+        r"efficientnet-lite2, timm:NAME, "
         r"hf:ORG/NAME, clip:ORG/NAME, the path",
     ):
         load_encoder(spec)

@@ -90,7 +90,9 @@ def test_bert_is_a_transformer_as_torch_knows_it():
 
 
 def test_names_are_checked_and_missing_packages_named(monkeypatch):
-    with pytest.raises(InputError, match="must be one of minilm, wordllama, tfidf, st:ORG/NAME"):
+    with pytest.raises(
+        InputError, match="must be one of fast, good, best, minilm, wordllama, tfidf, st:ORG/NAME"
+    ):
         load_text_encoder("bert")
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     with pytest.raises(MissingExtraError, match=r"needs sentence-transformers.*fewlabels\[st\]"):

@@ -591,7 +591,7 @@ def test_methods_and_knobs_from_the_command_line(here, make_file, tmp_path):
         assert "--method must be one of" in done.stderr
         done = here(*command, "--set", "nonsense=3")
         assert done.code == 2
-        assert "a knob of method 'folder' must be one of none" in done.stderr
+        assert "method 'folder' has no knobs, got 'nonsense'. Leave it out" in done.stderr
         done = here(*command, "--set", "lam")
         assert done.code == 2
         assert "--set must be KNOB=VALUE" in done.stderr
@@ -732,7 +732,7 @@ def test_remarks_and_refusals_name_options_and_archives_a_way_out(here, tmp_path
     done = here("label", tmp_path / "labels.csv")
     assert done.code == 2
     assert "--column embedding=COLUMN or --column text=COLUMN. Or is it a file of" in done.stderr
-    assert "name the folder of images, and give --labels FILE." in done.stderr
+    assert "`fewlabels label PHOTOS --labels FILE` takes it." in done.stderr
     archive = shutil.make_archive(str(tmp_path / "packed"), "zip", tmp_path / "photos")
     for command in ("label", "serve", "next"):
         done = here(command, archive)

@@ -34,7 +34,13 @@ QUALITIES = {  # what a person asks for; benchmarks/encoders.py measures them
     "good": "efficientnet-lite2",
     "best": "efficientnet-lite0+efficientnet-lite2",
 }
-CHOICES = (*BACKBONES, *efficientnet_lite.VARIANTS, *HUB_NAMES, "the path of a checkpoint")
+CHOICES = (
+    *QUALITIES,
+    *BACKBONES,
+    *efficientnet_lite.VARIANTS,
+    *HUB_NAMES,
+    "the path of a checkpoint",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +68,7 @@ def load_encoder(
 
 
 def _find(spec: str | Path, weights: str | Path | None) -> Encoder:
-    name = str(spec)
+    name = QUALITIES.get(str(spec), str(spec))
     hub, colon, model = name.partition(":")
     if name in BACKBONES:
         if weights is None:
@@ -82,7 +88,7 @@ def _find(spec: str | Path, weights: str | Path | None) -> Encoder:
         return _ready(name, *efficientnet_lite.load_efficientnet_lite(name))
     if name and (Path(spec).suffix or Path(spec).exists()):
         return _from_checkpoint(spec, None)
-    raise unknown_choice("encoder", name, CHOICES)
+    raise unknown_choice("backbone", name, CHOICES)
 
 
 def _from_checkpoint(path: str | Path, name: str | None) -> Encoder:

@@ -51,6 +51,8 @@ def to_options(message: str, names: Mapping[str, str]) -> str:
     '--output must not be a.csv, which is --labels already.'
     >>> to_options("Give labels=FILE.csv, or overwrite with force=True.", names)
     'Give --labels FILE.csv, or overwrite with --force.'
+    >>> to_options("got 3 columns. Name it with columns={'embedding': COLUMN}.", names)
+    'got 3 columns. Rename the column.'
     """
     known = "|".join(map(re.escape, names))
     for pattern in (
@@ -61,6 +63,10 @@ def to_options(message: str, names: Mapping[str, str]) -> str:
 
     if "--column" in names.values():
         message = re.sub(r"\bcolumns=\{'(\w+)': (\w+)\}", r"--column \1=\2", message)
+    else:  # the command takes no names of columns
+        message = re.sub(
+            r"(Name it|Choose another) with columns=\{[^}]*\}", "Rename the column", message
+        )
 
     def with_value(found: re.Match[str]) -> str:
         option, value = names[found[1]], found[2].strip("'")

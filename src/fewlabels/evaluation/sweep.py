@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
-from fewlabels.errors import InputError
+from fewlabels.errors import InputError, unknown_choice
 from fewlabels.evaluation.queries import QuerySpec
 from fewlabels.evaluation.results import EvaluationResult
 from fewlabels.evaluation.run import evaluate
@@ -143,7 +143,7 @@ def _check_combination(
     taken = {knob for name in names for knob in knobs_taken(name, pipeline)}
     for knob in given:
         if knob not in all_knobs():
-            raise InputError(f"a knob must be one of {', '.join(all_knobs())}, got {knob!r}.")
+            raise unknown_choice("a knob", knob, all_knobs())
         if knob not in taken:
             takers = ", ".join(name for name in method_names() if knob in knobs_taken(name))
             raise InputError(

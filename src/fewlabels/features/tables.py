@@ -149,7 +149,7 @@ def _no_vectors(table: Table, *, texts: bool = False) -> InputError:
         f"a table must hold a column 'embedding', or columns e0, e1, ...{or_texts}, got "
         f"{describe_columns(table.columns)}. "
         f"Name it with columns={{'embedding': COLUMN}}{or_name}. "
-        "Or is it a file of labels? Then name the folder of images, and give labels=FILE."
+        "Or is it a file of labels? `fewlabels label PHOTOS --labels FILE` takes it."
     )
 
 

@@ -198,10 +198,12 @@ class Method:
 
     def _known(self, knobs: Mapping[str, Knob], name: str) -> Knob:
         if name not in knobs:
-            known = ", ".join(knobs) or "none"
-            raise InputError(
-                f"a knob of method '{self.name}' must be one of {known}, got {name!r}."
-            )
+            if not knobs:
+                raise InputError(
+                    f"method '{self.name}' has no knobs, got {name!r}. "
+                    "Leave it out, or choose another method."
+                )
+            raise unknown_choice(f"a knob of method '{self.name}'", name, knobs)
         return knobs[name]
 
     def configure(

@@ -69,7 +69,7 @@ TEXT_ENCODERS: Mapping[str, Entry] = {  # the most accurate first (benchmarks/te
 TEXT_QUALITIES = {"fast": "wordllama", "good": "minilm", "best": "minilm+wordllama"}
 HUB = "st:"
 SENTENCE_SCALE = 20.0  # of cosines in the training of sentence-transformers
-CHOICES = (*TEXT_ENCODERS, f"{HUB}ORG/NAME")
+CHOICES = (*TEXT_QUALITIES, *TEXT_ENCODERS, f"{HUB}ORG/NAME")
 
 
 def load_text_encoder(name: str, *, device: str = "cpu") -> TextEncoder:
@@ -79,7 +79,7 @@ def load_text_encoder(name: str, *, device: str = "cpu") -> TextEncoder:
 
         return load_sentence_model(name.removeprefix(HUB), device)
     if name not in TEXT_ENCODERS:
-        raise unknown_choice("text encoder", name, CHOICES)
+        raise unknown_choice("backbone of texts", name, CHOICES)
     return TEXT_ENCODERS[name].load(device)
 
 
