@@ -125,6 +125,16 @@ def test_what_was_killed_can_be_finished(tmp_path, moves, journal, far):
     check_journal(journal.parent, "moves-*.jsonl")
 
 
+def test_a_file_that_came_later_is_no_interrupted_move(moves, journal):
+    finish_moves(journal)
+    moves[0].source.parent.mkdir(exist_ok=True)
+    moves[0].source.write_bytes(b"another photograph of this name")
+    check_journal(journal.parent, "moves-*.jsonl")
+    moves[0].source.write_bytes(moves[0].target.read_bytes())  # killed between copy and removal
+    with pytest.raises(InputError, match="interrupted moves"):
+        check_journal(journal.parent, "moves-*.jsonl")
+
+
 def test_a_full_disk(tmp_path, moves):
     moves[3].source.write_bytes(bytes(5000))
     before = tree(tmp_path)

@@ -226,10 +226,13 @@ def _is_same(one: Path, other: Path) -> bool:
 
 
 def check_journal(folder: Path, pattern: str) -> None:
-    """Refuse a folder where a journal lies whose moves were interrupted."""
+    """Refuse a folder where a journal lies whose moves were interrupted.
+
+    Where a file is at the new place, and another one at the old place, the second came later.
+    """
     for journal in sorted(folder.glob(pattern)):
         moves, _ = read_moves(journal)
-        if any(_exists(move.source) for move in moves):
+        if any(_exists(old) and (not _exists(new) or _is_same(old, new)) for old, new in moves):
             raise InputError(
                 f"{folder} must not hold interrupted moves, got {journal.name}. Finish them with "
                 f"`fewlabels undo {journal} --finish`, or go back with `fewlabels undo {journal}`."
