@@ -12,6 +12,7 @@ from fewlabels.confidence.calibration import (
 )
 from fewlabels.methods.map import assign_map
 from fewlabels.preprocess import Pipeline
+from fewlabels.transport.prior import Sizes
 
 
 @pytest.fixture
@@ -66,6 +67,21 @@ def test_one_label_a_class_leaves_the_usual_temperature(draw_episodes):
     found = assign_map(*episodes.inputs, n_way=3)
     temperature = leave_one_out_temperature(*episodes.inputs, found)
     np.testing.assert_allclose(temperature.numpy(), 1.7, rtol=0.03)
+
+
+def test_a_class_of_no_queries_with_one_label_changes_no_temperature(draw_episodes):
+    episodes = draw_episodes(
+        n_episodes=10, n_shot=(8, 8, 8), n_query=(10, 10, 10), spread=1.6, dim=24
+    )
+    x, y, q = episodes.inputs
+    far = torch.zeros_like(x[:, :1])
+    far[..., 0] = 50.0
+    both = torch.cat([x, far], dim=1), torch.cat([y, torch.full_like(y[:, :1], 3)], dim=1), q
+    three = assign_map(x, y, q, n_way=3, lam=60.0, prior=Sizes([10, 10, 10]))
+    four = assign_map(*both, n_way=4, lam=60.0, prior=Sizes([10, 10, 10, 0]))
+    expected = leave_one_out_temperature(x, y, q, three)
+    assert (expected > 1.8).any()  # the usual one is 1.7
+    np.testing.assert_allclose(leave_one_out_temperature(*both, four), expected, rtol=1e-6)
 
 
 def test_the_error_of_perfect_and_of_boastful_confidence():

@@ -83,7 +83,7 @@ def leave_one_out_temperature(
     for temperature in CALIBRATION.temperatures():
         log_likelihood = ((scores / temperature).log_softmax(dim=-1) * members).sum(dim=-1)
         log_prior = -(((temperature / median).log() / CALIBRATION.log_spread) ** 2) / 2
-        value = (log_likelihood * used).sum(dim=-1) + log_prior
+        value = log_likelihood.where(used > 0, 0.0).sum(dim=-1) + log_prior
         best = torch.where(value > highest, temperature, best)
         highest = torch.maximum(value, highest)
     return best
