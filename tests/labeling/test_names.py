@@ -19,6 +19,7 @@ from fewlabels.labeling.collection import Extraction
 from fewlabels.labeling.inputs import read_inputs
 from fewlabels.labeling.names import NamePrior, knows_words, read_names, solve_named, words_encoder
 from fewlabels.labeling.outcome import suggest_next
+from fewlabels.labeling.predict import Predictor
 from fewlabels.labeling.project import Project
 from fewlabels.labeling.session import open_session
 
@@ -125,6 +126,8 @@ def test_labels_of_some_classes_and_new_ones_join_the_names(tiny, photos, names,
     with inputs.begin_project(tmp_path / "p") as project:
         assert project.prior.names == ("apple", "leek", "plum")
         again = project.prior.log_probabilities(inputs.collection.features, ["leek", "violet"])
+    with pytest.raises(InputError, match="model needs a label of every class, got none of leek"):
+        Predictor.load(tmp_path / "p")
     one = inputs.prior.log_probabilities(inputs.collection.features, ["leek", "violet"])
     np.testing.assert_allclose(again, one, rtol=1e-6)
     assert np.exp(one).sum(axis=1) == pytest.approx(1)

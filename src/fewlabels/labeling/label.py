@@ -7,11 +7,9 @@ from typing import Any
 
 from fewlabels.data.bursts import check_seconds
 from fewlabels.data.video import check_every
-from fewlabels.errors import InputError
 from fewlabels.features.extraction import Progress
 from fewlabels.features.store import FeatureStore
 from fewlabels.io.files import check_apart, check_suffix, check_writable
-from fewlabels.io.words import listing
 from fewlabels.labeling.answer import DEFAULT_METHOD, check_method
 from fewlabels.labeling.collection import Extraction
 from fewlabels.labeling.inputs import files_read, identify, read_inputs
@@ -27,7 +25,7 @@ from fewlabels.labeling.outputs import (
     write_label_studio,
     write_table,
 )
-from fewlabels.labeling.predict import check_model, check_repeatable, save_model
+from fewlabels.labeling.predict import check_model, check_repeatable, require_labels, save_model
 from fewlabels.labeling.report import write_report
 from fewlabels.labeling.subclasses import check_separator
 
@@ -186,13 +184,8 @@ def label_folder(
         every=every,
         classes=None if classes is None else Path(classes),
     )
-    if model is not None and inputs.prior is not None:
-        lacking = set(inputs.prior.names) - set(inputs.labels.values())
-        if lacking:
-            raise InputError(
-                "model needs a label of every class, got none of "
-                f"{listing(sorted(lacking))}, known by name alone. Label some first."
-            )
+    if model is not None:
+        require_labels(inputs, "model")
     n_items, report_progress = len(inputs.collection), on_progress or (lambda _: None)
     report_progress(Progress("label", 0, n_items))
     outcome = label_inputs(

@@ -27,7 +27,7 @@ from fewlabels.io.files import check_suffix, check_writable
 from fewlabels.io.words import JOIN, listing, split_names
 from fewlabels.labeling.answer import Answer
 from fewlabels.labeling.collection import TFIDF, Collection, Extraction, remark_problems
-from fewlabels.labeling.inputs import Named, read_inputs
+from fewlabels.labeling.inputs import Inputs, Named, read_inputs
 from fewlabels.labeling.outcome import Outcome, label_inputs
 from fewlabels.labeling.outputs import LabelRow, check_abstain, make_rows
 from fewlabels.labeling.project import is_project
@@ -51,6 +51,16 @@ def check_repeatable(named: Named, backbone: str | None) -> None:
             f"model needs a text encoder that can read later texts, got {TFIDF}, which learns its "
             "words from one table. Give backbone='minilm' or 'wordllama': "
             "pip install 'fewlabels[minilm]'."
+        )
+
+
+def require_labels(inputs: Inputs, what: str) -> None:
+    """Refuse classes that are known by name alone, where later images are to be labelled."""
+    lacking = set(inputs.prior.names) - set(inputs.labels.values()) if inputs.prior else ()
+    if lacking:
+        raise InputError(
+            f"{what} needs a label of every class, got none of "
+            f"{listing(sorted(lacking))}, known by name alone. Label some first."
         )
 
 
@@ -104,7 +114,9 @@ class Predictor:
         check_separator(sub_classes)
         source = Path(source)
         if is_project(source):
-            outcome = label_inputs(read_inputs(source), none_of_these=False)
+            inputs = read_inputs(source)
+            require_labels(inputs, "model")
+            outcome = label_inputs(inputs, none_of_these=False)
             return replace(cls.of(outcome, str(source), device=device), sub_classes=sub_classes)
         if source.is_dir() or (source.is_file() and source.suffix.lower() != ".safetensors"):
             raise InputError(
