@@ -74,6 +74,39 @@ def test_without_truth_there_is_no_confusion(outcome):
     assert "Confusions" not in build_report(outcome)
 
 
+def test_no_picture_from_outside_the_folder_of_a_table_is_shown(photos, tmp_path):
+    """Such pictures were embedded in report.html."""
+    Image.new("RGB", (64, 64), (250, 0, 250)).save(tmp_path / "private.png")
+    shown = ["../private.png", str(tmp_path / "private.png"), "gone.png", "plum-0.png"]
+    cells = [f"r{i},{'' if i % 2 else 'ab'[i // 2]},{i // 2},{i % 2}" for i in range(4)]
+    lines = [f"{cell},{path}\n" for cell, path in zip(cells, shown, strict=True)]
+    (photos / "t.csv").write_text("id,label,e0,e1,pic\n" + "".join(lines))
+    outcome = label_inputs(read_inputs(photos / "t.csv", columns={"image": "pic"}))
+    collection = outcome.inputs.collection
+    assert [collection.picture(row) is None for row in range(4)] == [True, True, True, False]
+    assert collection.paths == [None, None, None, photos / "plum-0.png"]
+    pictures = [
+        Image.open(io.BytesIO(base64.b64decode(each)))
+        for each in re.findall(r"data:image/webp;base64,([^\")]+)", build_report(outcome))
+    ]
+    assert pictures
+    for picture in pictures:
+        red, green, _ = np.asarray(picture.convert("RGB"), dtype=int).reshape(-1, 3).T
+        assert (red - green).max() < 150
+
+
+def test_labelled_images_of_a_second_folder_are_shown(photos, tmp_path, encoder):
+    (tmp_path / "labelled").mkdir()
+    for name in ("apple", "leek"):
+        (tmp_path / "labelled" / name).mkdir()
+        (photos / f"{name}-0.png").rename(tmp_path / "labelled" / name / "0.png")
+    extraction = Extraction(backbone=encoder, device="cpu", n_workers=0)
+    inputs = read_inputs(photos, labels=tmp_path / "labelled", extraction=extraction)
+    rows = range(inputs.n_listed, len(inputs.collection))
+    assert len(rows) == 2
+    assert all(inputs.collection.picture(row) is not None for row in rows)
+
+
 def test_features_without_pictures(tmp_path, blobs, hide, encoder):
     np.savez(
         tmp_path / "f.npz",

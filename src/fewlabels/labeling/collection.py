@@ -3,6 +3,7 @@
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL.Image import Image
 
 from fewlabels.backbones.encoder import QUALITIES, Encoder, load_encoder
 from fewlabels.backbones.text import TEXT_QUALITIES, best_installed, load_text_encoder
@@ -17,7 +19,7 @@ from fewlabels.data import ImageSet
 from fewlabels.data.bursts import find_bursts
 from fewlabels.data.sources import ImageFile
 from fewlabels.devices import choose_device
-from fewlabels.errors import InputError
+from fewlabels.errors import FewLabelsError, InputError
 from fewlabels.features import FeatureSet
 from fewlabels.features.extraction import Progress, extract
 from fewlabels.features.store import FeatureStore
@@ -52,6 +54,7 @@ class Collection:
     root: Path | None = None  # the folder of the pictures
     images: ImageSet | None = None  # the pictures, in the order of the names
     shown: "Shown | None" = None  # of the rows of a table
+    second_root: Path | None = None  # the folder of labelled pictures, if it is another one
 
     def __post_init__(self) -> None:
         if len(self.names) != len(self.features):
@@ -111,11 +114,25 @@ class Collection:
     @cached_property
     def bursts(self) -> NDArray[np.int64]:
         """The burst of each photograph by its EXIF time, (N,); other items are one each."""
-        paths = [None] * len(self) if self.images is None else self.images.paths
-        return find_bursts(paths)
+        return find_bursts(self.paths)
 
-    def with_images(self, images: ImageSet, root: Path | None) -> Self:
-        """The items that have a picture of the same name among `images`, with these pictures."""
+    @property
+    def paths(self) -> list[Path | None]:
+        """The file of each picture; None where a table names one outside its folder."""
+        if self.shown is not None:
+            return [self.path(row) for row in range(len(self))]
+        return [None] * len(self) if self.images is None else self.images.paths
+
+    def with_images(
+        self, images: ImageSet, root: Path | None, second_root: Path | None = None
+    ) -> Self:
+        """The items that have a picture of the same name among `images`, with these pictures.
+
+        Args:
+            images: The pictures.
+            root: The folder that they are below; None where none was named.
+            second_root: Another folder that some of them are below.
+        """
         place = {name: index for index, name in enumerate(images.names)}
         rows = [row for row, name in enumerate(self.names) if name in place]
         names = tuple(self.names[row] for row in rows)
@@ -124,6 +141,7 @@ class Collection:
             names=names,
             features=self.features[rows],
             root=root,
+            second_root=second_root,
             images=images.subset([place[name] for name in names]),
         )
 
@@ -175,6 +193,16 @@ class Collection:
         path = self.images.file(row)
         return None if path is None else self._inside(path)
 
+    def picture(self, row: int) -> Image | None:
+        """The picture; None where there is none, it cannot be read or leads out of the folder."""
+        if self.images is None:
+            return None
+        if self.root is not None and self.images.file(row) is not None and self.file(row) is None:
+            return None
+        with suppress(FewLabelsError):
+            return self.images.read(row)
+        return None
+
     def _inside(self, path: Path) -> Path | None:
         """The path of a file, unless it leads out of the folder."""
         if not path.is_file():
@@ -185,7 +213,8 @@ class Collection:
     @cached_property
     def _allowed(self) -> tuple[Path, ...]:
         """The folders in which pictures may be."""
-        return () if self.root is None else linked_roots(self.root)
+        named = (each for each in (self.root, self.second_root) if each is not None)
+        return tuple(root for each in named for root in linked_roots(each))
 
 
 class Shown(NamedTuple):

@@ -286,7 +286,10 @@ def _read_folder(
     else:
         given = read_labels(labels, known, root=folder)
     known_true = None if truth is None else true
-    return _extract(images, n_photos, given, known_true, extraction, folder, enough=enough)
+    second = labels if labels is not None and labels.is_dir() else None
+    return _extract(
+        images, n_photos, given, known_true, extraction, folder, enough=enough, second=second
+    )
 
 
 def _read_images(
@@ -322,15 +325,20 @@ def _extract(
     folder: Path | None,
     *,
     enough: bool,
+    second: Path | None = None,
 ) -> Inputs:
-    """Images and labels that were read and checked, with features."""
+    """Images and labels that were read and checked, with features.
+
+    Labelled images from elsewhere are below the folder `second`.
+    """
     unreadable = remark_unreadable(images.others)
     if enough:
         _check_enough(given, images.names)
     stamps = stamps_of(images)
     features, warned = extraction(images)
     stamps = add_digests(stamps, extraction.digests(images))
-    collection = Collection.of_features(features, title=images.name).with_images(images, folder)
+    collection = Collection.of_features(features, title=images.name)
+    collection = collection.with_images(images, folder, second)
     if enough:
         _check_enough(given, collection.names)
     lost = remark_lost(given.labels, collection.names)

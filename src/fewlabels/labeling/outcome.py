@@ -394,8 +394,8 @@ def label_inputs(
         answer = solving.result()
         wrong = find_contradictions(answer, numbers, least=LIMITS.contradicted)
         right = compare_hidden(vectors, numbers, tuple(RIVALS)) if estimate else {}
-    if burst and collection.images is not None:
-        groups = find_bursts(collection.images.paths, seconds=burst)
+    if burst:
+        groups = find_bursts(collection.paths, seconds=burst)
         answer = answer.together(groups)
         remarks = (*remarks, describe_bursts(groups, burst))
     listed = collection.names[: inputs.n_listed]

@@ -7,7 +7,6 @@ import io
 import os
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from importlib import resources
 from itertools import pairwise
@@ -19,7 +18,6 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from fewlabels import __version__
-from fewlabels.errors import FewLabelsError
 from fewlabels.io.files import write_file
 from fewlabels.io.words import count, listing, percent
 from fewlabels.labeling.collection import Collection
@@ -515,12 +513,10 @@ def _shown(collection: Collection, row: int) -> str:
 
 
 def _picture(collection: Collection, row: int) -> str:
-    if collection.images is None:
+    picture = collection.picture(row)
+    if picture is None:
         return ""
-    try:
-        content = make_square(collection.images.read(row), side=SIDE)
-    except FewLabelsError:
-        return ""
+    content = make_square(picture, side=SIDE)
     return "data:image/webp;base64," + base64.b64encode(content).decode()
 
 
@@ -573,8 +569,8 @@ def _mosaic(collection: Collection, rows: Sequence[int]) -> str:
     height = -(-len(rows) // MAP_COLUMNS) * MAP_SIDE
     whole = Image.new("RGB", (MAP_COLUMNS * MAP_SIDE, height), "#888888")
     for number, row in enumerate(rows):
-        with suppress(FewLabelsError):  # a file that is gone stays grey
-            square = ImageOps.fit(collection.images.read(row), (MAP_SIDE, MAP_SIDE))
+        if (picture := collection.picture(row)) is not None:  # what is not there stays grey
+            square = ImageOps.fit(picture, (MAP_SIDE, MAP_SIDE))
             corner = (number % MAP_COLUMNS * MAP_SIDE, number // MAP_COLUMNS * MAP_SIDE)
             whole.paste(square.convert("RGB"), corner)
     buffer = io.BytesIO()
