@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typer.main
+from scipy import stats
 
 from fewlabels.cli import app
 from fewlabels.cli.arguments import option_names, to_options
@@ -203,7 +204,7 @@ def test_the_authors_200_tasks_come_out_as_in_the_golden_file(here, key, n_shot,
     assert result["n_episodes"] == 200
     assert result["accuracy"] == pytest.approx(100 * right.mean(), abs=1e-4)
     assert result["ci95"] == pytest.approx(
-        100 * 1.96 * right.mean(axis=1).std(ddof=1) / np.sqrt(200), abs=1e-4
+        100 * stats.t.ppf(0.975, 199) * stats.sem(right.mean(axis=1)), abs=1e-4
     )
 
 

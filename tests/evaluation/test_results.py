@@ -35,22 +35,29 @@ def test_mean_and_interval_are_those_of_scipy(n):
     values = np.random.default_rng(n).beta(8, 2, size=n)
     mean, half = mean_and_ci95(values)
     assert mean == pytest.approx(np.mean(values))
-    assert half == pytest.approx(1.96 * stats.sem(values))
+    oracle = stats.ttest_1samp(values, 0).confidence_interval(0.95)
+    assert (mean - half, mean + half) == pytest.approx((oracle.low, oracle.high))
 
 
-def test_about_95_of_100_intervals_hold_the_true_mean():
+@pytest.mark.parametrize("n", [3, 10, 20, 200])
+def test_about_95_of_100_intervals_hold_the_true_mean(n):
     rng = np.random.default_rng(0)
-    intervals = [mean_and_ci95(rng.binomial(75, 0.8, size=200) / 75) for _ in range(2000)]
+    intervals = [mean_and_ci95(rng.binomial(75, 0.8, size=n) / 75) for _ in range(2000)]
     assert np.mean([abs(mean - 0.8) <= half for mean, half in intervals]) == pytest.approx(
         0.95, abs=0.015
     )
+
+
+def test_of_many_episodes_it_is_the_authors_interval():
+    values = np.random.default_rng(0).binomial(75, 0.8, size=10_000) / 75
+    assert mean_and_ci95(values)[1] == pytest.approx(1.96 * stats.sem(values), rel=2e-4)
 
 
 def test_percent_and_counts():
     found = result([0.5, 0.75, 1.0])
     assert found.n_episodes == 3
     assert found.accuracy == pytest.approx(75)
-    assert found.ci95 == pytest.approx(100 * 1.96 * stats.sem([0.5, 0.75, 1.0]))
+    assert found.ci95 == pytest.approx(100 * stats.t.ppf(0.975, 2) * stats.sem([0.5, 0.75, 1.0]))
 
 
 @pytest.mark.parametrize("prior", ["uniform", [0.5, 0.5], AtLeast([3, 3]), np.array([1.0, 2.0])])

@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
 from fewlabels.errors import InputError
-from fewlabels.evaluation.results import EvaluationResult
+from fewlabels.evaluation.results import EvaluationResult, mean_and_ci95
 from fewlabels.evaluation.settings import knobs_shown, knobs_used
 
 TIE = 1e-12  # difference of two accuracies; both are fractions of the same number of queries
@@ -59,12 +58,7 @@ def paired_difference(a: NDArray[np.float64], b: NDArray[np.float64]) -> tuple[f
     >>> paired_difference(np.array([0.9, 0.8, 0.7]), np.array([0.8, 0.7, 0.6]))[0].__round__(6)
     0.1
     """
-    differences = a - b
-    n = len(differences)
-    if n < 2:
-        return float(differences.mean()), float("nan")
-    half = stdtrit(n - 1, 0.975) * differences.std(ddof=1) / np.sqrt(n)
-    return float(differences.mean()), float(half)
+    return mean_and_ci95(a - b)
 
 
 def compare_pair(result: EvaluationResult, baseline: EvaluationResult) -> Comparison:
