@@ -250,6 +250,15 @@ def test_refined_plans(real, name, n_shot, queries):
     assert_labels_agree(real, [method], n_shot=n_shot, queries=queries, n_episodes=150)
 
 
+@pytest.mark.parametrize("n_shot", [1, 5])
+def test_refined_plans_of_faint_classes(real, n_shot):
+    random = np.random.default_rng(0)
+    x = np.abs(real.features + 1.5 * real.features.std() * random.normal(size=real.features.shape))
+    faint = FeatureSet.from_arrays(x, real.labels, real.class_names, real.provenance)
+    method = configure("map-auto", n_shot=n_shot, dataset="cifar-fs")
+    assert_labels_agree(faint, [method], n_shot=n_shot, queries="dirichlet:2:75", n_episodes=50)
+
+
 def test_refined_plans_where_rows_are_copies_of_others(real):
     x = real.features.copy()
     x[1::2] = x[::2]

@@ -12,7 +12,7 @@ import torch
 from fewlabels.evaluation import sample_episodes
 from fewlabels.evaluation.engines import TorchEngine
 from fewlabels.evaluation.fused import TritonEngine, grams
-from fewlabels.features import load_embedded
+from fewlabels.features import FeatureSet, load_embedded
 from fewlabels.kernels import gram
 from fewlabels.methods import configure, find_method, method_names
 from fewlabels.preprocess import Pipeline
@@ -52,6 +52,19 @@ def test_labels_are_those_of_float64(name, settings, n_way, n_shot, queries):
     )
     reference = TorchEngine(features, device=DEVICE, dtype="float64", mean_features=features)
     found = Engine(features, mean_features=features).predict(method, episodes)
+    assert (found == reference.predict(method, episodes)).all()
+
+
+def test_labels_of_faint_classes_are_those_of_float64():
+    features = load_embedded()
+    x = torch.as_tensor(features.features)
+    noise = torch.randn(x.shape, generator=torch.Generator().manual_seed(0))
+    x = (x + 1.5 * x.std() * noise).abs().numpy()  # the network's answer is averaged with the plans
+    faint = FeatureSet.from_arrays(x, features.labels, features.class_names)
+    method = configure("map-auto", n_shot=5).decide(torch.as_tensor(x))
+    episodes = sample_episodes(faint, n_episodes=N_EPISODES, n_shot=5, queries="dirichlet:2:75")
+    reference = TorchEngine(faint, device=DEVICE, dtype="float64")
+    found = Engine(faint).predict(method, episodes)
     assert (found == reference.predict(method, episodes)).all()
 
 

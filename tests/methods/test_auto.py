@@ -6,17 +6,28 @@ import numpy as np
 import pytest
 import torch
 
-from fewlabels import InputError, configure, evaluate, fit, load_embedded, sample_episodes
+from fewlabels import (
+    FeatureSet,
+    InputError,
+    configure,
+    evaluate,
+    fit,
+    load_embedded,
+    sample_episodes,
+)
 from fewlabels.fitting import answer
 from fewlabels.methods import find_method, refinement
 from fewlabels.methods.assignment import similarities
 from fewlabels.methods.auto import assign_auto, gather_clues, refines
 from fewlabels.methods.map import assign_map
 from fewlabels.methods.refinement import (
+    CLEAR,
+    FAINT,
     LARGEST_INPUT,
     LARGEST_LOG_ODDS,
     VOTERS,
     describe_plan,
+    find_trust,
     load_weights,
     refine_logits,
 )
@@ -140,6 +151,43 @@ def test_the_rounds_follow_the_formulas(centering):
     found = refine_logits(clues, weights)
     for each, expected in zip(found, literal_rounds(clues, weights), strict=True):
         np.testing.assert_allclose(each[0].numpy(), expected, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("n_shot", "signal", "trust"),
+    [
+        (1, 0.0, 1.0),
+        (2, 0.0, 0.0),
+        (5, FAINT, 0.0),
+        (5, (FAINT + CLEAR) / 2, 0.5),
+        (5, CLEAR, 1.0),
+        (1.5, FAINT, 0.5),
+        (5, 9.0, 1.0),
+    ],
+)
+def test_the_network_is_trusted_where_classes_are_clear_or_have_one_label(n_shot, signal, trust):
+    of_labels = signal * torch.tensor([[1.0, -1.0], [-1.0, 1.0]])[None]
+    assert find_trust(of_labels, n_shot).tolist() == pytest.approx([trust])
+
+
+@pytest.fixture(scope="module")
+def faint():
+    """Normal features of many columns: the means of classes are hardly apart."""
+    random = np.random.default_rng(0)
+    y = np.repeat(np.arange(8), 40)
+    x = random.normal(size=(len(y), 256)) + 0.25 * random.normal(size=(8, 256))[y]
+    return FeatureSet.from_arrays(x.astype(np.float32), [f"class {each}" for each in y])
+
+
+def test_at_several_labels_it_is_no_worse_than_two_plans_where_classes_are_faint(faint):
+    drawn = sample_episodes(faint, n_episodes=60, n_shot=5, queries=15)
+    truth = torch.as_tensor(drawn.query_labels)
+    found, before = (
+        (label(name, drawn, faint, 5, **settings).labels == truth).double().mean()
+        for name, settings in (("map-auto", {}), ("map", TWO_PLANS))
+    )
+    assert before > 0.5
+    assert found > before - 0.05  # the network alone: 0.3 less
 
 
 def test_the_weights_are_small():

@@ -406,8 +406,10 @@ class TritonEngine(_FusedEngine):
         answers = [classify(part) for part in parts]
         labels, margins = (torch.cat(each) for each in zip(*answers, strict=True))
         close = (margins < REFINED_DOUBT).nonzero()[:, 0] if in_block else numbers[:0, 0]
-        if len(close):  # the network again, in float64
-            some = [close[close // size == at] - at * size for at in range(len(parts))]
+        for piece in (
+            torch.split(close, size) if len(close) else ()
+        ):  # the network again, in float64
+            some = [piece[piece // size == at] - at * size for at in range(len(parts))]
             products, wides, solved = (
                 torch.cat([each[at][of] for each, of in zip(kept, some, strict=True)])
                 for at in (0, 1, 3)
@@ -415,9 +417,9 @@ class TritonEngine(_FusedEngine):
             found = cuda.Estimates.join(
                 [each[2].take(of) for each, of in zip(kept, some, strict=True)]
             )
-            again = given(products, wides, found, shown[close])
-            ways, margins[close] = refine(again, solved, exactly=True)
-            labels[close] = ways.to(labels)
+            again = given(products, wides, found, shown[piece])
+            ways, margins[piece] = refine(again, solved, exactly=True)
+            labels[piece] = ways.to(labels)
         small = (
             labels.to(torch.int8) if episodes.n_way < 128 else labels
         )  # a quarter of the way back

@@ -22,6 +22,13 @@ class. f has the same numbers for the three plans that `estimation` computes, th
 with the means of the labels, the biases that equal sizes need, and numbers of the whole episode,
 such as the imbalance score. All of it follows from inner products: features may have any dimension.
 
+**Faint classes.** Where the inner products with the class means of the labels hardly differ from
+class to class, as in rows of counts of words or rows that are mostly noise, the network has seen
+nothing like it, and at several labels per class it is far less accurate than P (by 40 points in
+the worst case). So its answer is averaged with P, with a weight that falls with the standard
+deviation of these products (`find_trust`). At one label per class P is worse there than the
+network, which then stands alone.
+
 The weights (`WEIGHTS`) were fitted on rows that are centered by the support alone and on rows that
 are centered by a mean from outside too; the mean inner product of the labelled rows tells which.
 benchmarks/refinement.py wrote them.
@@ -51,9 +58,13 @@ VOTE_FLOOR = 0.03  # part of the votes, likewise
 TIE = 1e-9  # difference of cosines that is rounding
 LARGEST_INPUT = 6.0  # standard deviations of f
 LARGEST_LOG_ODDS = 30.0  # of g
+# Standard deviation of 2 lam <x, mean of labels>, less its mean over classes: at most the first one
+# the answer is P, from the second one on the network's. benchmarks/faint.py chose them.
+FAINT, CLEAR = 0.5, 2.0
 N_PLAN = 8  # numbers per query and class of one plan
 N_WHOLE = 15  # numbers of a whole episode
 N_INPUTS = 3 * N_PLAN + 2 + 1 + N_WHOLE  # f; see `describe_episodes`
+OF_LABELS = 3 * N_PLAN  # the place in f of 2 lam <x, mean of labels>
 Weights = Mapping[str, Tensor]
 
 
@@ -211,7 +222,22 @@ def refine_logits(clues: Clues, weights: Weights) -> list[Tensor]:
 def refine_plan(clues: Clues) -> Tensor:
     """Class probabilities of the queries, (E, Q, W)."""
     weights = {name: each.to(clues.plan) for name, each in load_weights().items()}
-    return refine_logits(clues, weights)[-1].softmax(dim=-1)
+    refined = refine_logits(clues, weights)[-1].softmax(dim=-1)
+    n_support, n_way = clues.members.shape[1:]
+    trust = find_trust(clues.inputs[..., OF_LABELS], n_support / n_way)
+    return torch.lerp(clues.plan, refined, trust[:, None, None])
+
+
+def find_trust(of_labels: Tensor, n_shot: float) -> Tensor:
+    """Weight of the network's answer in each episode, (E, Q, W) -> (E,).
+
+    Args:
+        of_labels: 2 lam <x, mean of labels> of each query and class, less its mean over classes.
+        n_shot: Labels per class, on average.
+    """
+    signal = of_labels.std(dim=(-2, -1), correction=0)
+    clear = ((signal - FAINT) / (CLEAR - FAINT)).clamp(0, 1)
+    return 1 - (1 - clear) * min(n_shot - 1, 1)
 
 
 def nearest_votes(
