@@ -255,6 +255,18 @@ def test_the_deepest_named_folder_is_the_class(name, deepest, path, second):
         assert read_folder_names([name], class_from).get(name) == label
 
 
+@pytest.mark.parametrize("class_from", ["deepest", "path", "1"])
+def test_a_folder_and_a_typed_label_of_the_same_letters_are_one_class(class_from):
+    """A folder that a Mac wrote decomposed was another class than the same word typed."""
+    folder = unicodedata.normalize("NFD", "käse")
+    assert read_folder_names([f"{folder}/1.jpg"], class_from) == {
+        f"{folder}/1.jpg": check_label("käse")
+    }
+    assert read_folder_names([" leek /1.jpg", " /2.jpg"], class_from) == {" leek /1.jpg": "leek"}
+    with pytest.raises(InputError, match=r"a\nb/1.jpg: a label must be one line of plain text"):
+        read_folder_names(["a\nb/1.jpg"], class_from)
+
+
 def test_nested_folders_are_remarked_on_and_a_wrong_rule_is_refused():
     assert "Fruit/Apple is 'Apple'" in remark_folders(["leek/1.jpg", "Fruit/Apple/1.jpg"])[0]
     assert remark_folders(["leek/1.jpg", "train/leek/1.jpg"]) == []

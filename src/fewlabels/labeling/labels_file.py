@@ -205,7 +205,8 @@ def read_folder_names(names: Iterable[str], class_from: str = DEEPEST) -> dict[s
     """Labels from the folders of each path: by default, the deepest folder names the class.
 
     Folders of cameras (DCIM, what is directly in it, 100CANON) and of splits (train, validation,
-    test) are passed over. Images below a folder "unlabelled" have no label.
+    test) are passed over. Images below a folder "unlabelled" have no label. What cannot be a label
+    is refused, as in `check_label`.
 
     Args:
         names: Of the items.
@@ -221,13 +222,14 @@ def read_folder_names(names: Iterable[str], class_from: str = DEEPEST) -> dict[s
     check_class_from(class_from)
     found = {}
     for name in names:
-        if folders := named_folders(name):
-            if class_from == DEEPEST:
-                found[name] = folders[-1]
-            elif class_from == WHOLE_PATH:
-                found[name] = "/".join(folders)
-            elif len(folders) >= int(class_from):
-                found[name] = folders[int(class_from) - 1]
+        folders = named_folders(name)
+        if class_from == DEEPEST:
+            folders = folders[-1:]
+        elif class_from != WHOLE_PATH:
+            level = int(class_from)
+            folders = folders[level - 1 : level]
+        if label := check_label("/".join(folders), where=f"{name}: "):
+            found[name] = label
     return found
 
 

@@ -308,7 +308,7 @@ def _of_folder(
             remarks += told
         else:
             images = read_frames(named.root, every)
-            own = read_folder_names(images.names, class_from)
+            own = read_folder_names(images.names if labels is None else (), class_from)
             if labels is None and class_from == DEEPEST:
                 remarks += remark_folders(images.names)
         names = known_names(images)
