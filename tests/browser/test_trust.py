@@ -590,6 +590,36 @@ def test_a_rectangle_selects_and_a_drag_onto_a_class_labels(project, serve, visi
     assert page.locator('.tile[aria-selected="true"]').count() == 0
 
 
+def test_escape_ends_a_drag_and_nothing_is_labelled(project, serve, visit):
+    page = visit(serve(project))
+    settled(page)
+    tiles = page.locator(".tile")
+    tiles.nth(1).click()
+    tiles.nth(2).click(modifiers=["Control"])
+    selected = page.locator('.tile[aria-selected="true"]')
+    carried, other = (tiles.nth(i).bounding_box() for i in (1, 4))
+    onto = page.locator("#classes button", has_text="plum").bounding_box()
+
+    def drag(start, end):
+        page.mouse.move(start["x"] + 30, start["y"] + 30)
+        page.mouse.down()
+        page.mouse.move(end["x"] + 35, end["y"] + 10, steps=5)
+        page.keyboard.press("Escape")
+        page.mouse.move(end["x"] + 40, end["y"] + 12)
+        assert page.locator(".band, .target, .carrying").count() == 0
+        page.mouse.up()
+
+    for start, end in ((carried, onto), (carried, carried), (other, carried)):
+        drag(start, end)
+        assert selected.count() == 2
+        assert count(page, "yours") == 6
+    assert page.inner_text("#pinned-title") == "apple"
+    page.keyboard.press("Escape")  # the drag is over: the key does what it does otherwise
+    assert selected.count() == 0
+    wait_saved(page)
+    assert origins(project) == []
+
+
 def test_every_format_is_downloaded_from_a_menu(project, serve, visit):
     page = visit(serve(project))
     settled(page)

@@ -1,7 +1,7 @@
 // The mouse held down: a rectangle selects images; selected images are carried onto a class.
 
 import { labelAs } from "./decisions.js";
-import { grid, inspect } from "./display.js";
+import { grid, inspect, relayout } from "./display.js";
 import { element } from "./grid.js";
 import { $ } from "./panels.js";
 import { page } from "./shared.js";
@@ -11,6 +11,7 @@ const EDGE = 24; // pixels from the edge of the grid within which it scrolls
 
 const band = element("div", "band");
 let start = null; // where the button went down, in the coordinates of the canvas
+let before = null; // what was selected and in focus then
 let carrying = false;
 let moved = false;
 
@@ -24,6 +25,7 @@ $("grid").addEventListener("pointerdown", (event) => {
   if (event.button !== 0 || event.pointerType !== "mouse" || event.offsetX > $("grid").clientWidth) return;
   const tile = event.target.closest(".tile");
   start = place(event);
+  before = { selected: new Set(page.selected), focused: page.focused, anchor: page.anchor };
   moved = false;
   carrying = Boolean(tile) && (page.selected.has(Number(tile.dataset.item)) || (!page.selected.size && Number(tile.dataset.item) === page.focused));
 });
@@ -53,18 +55,35 @@ document.addEventListener("pointermove", (event) => {
 });
 
 document.addEventListener("pointerup", (event) => {
-  if (!start) return;
+  if (moved) {
+    addEventListener("click", (click) => click.stopPropagation(), { capture: true, once: true }); // the drag was no click
+    setTimeout(() => dispatchEvent(new Event("click"))); // and if no click follows, the next one counts
+  }
+  const ended = start && moved;
+  const target = carrying && classAt(event);
+  end();
+  moved = false;
+  if (!ended) return;
+  if (target) labelAs(page.state.classes[target.dataset.way]);
+  else inspect();
+});
+
+// Escape ends the drag: nothing is labelled, and the selection is what it was.
+document.addEventListener("keydown", (event) => {
+  if (!start || event.key !== "Escape") return;
+  event.preventDefault();
+  event.stopPropagation();
+  Object.assign(page, before);
+  end();
+  relayout();
+}, { capture: true });
+
+function end() {
   start = null;
   band.remove();
   mark(null);
   document.body.classList.remove("carrying");
-  if (!moved) return;
-  addEventListener("click", (click) => click.stopPropagation(), { capture: true, once: true }); // the drag was no click
-  setTimeout(() => dispatchEvent(new Event("click"))); // and if no click follows, the next one counts
-  const target = carrying && classAt(event);
-  if (target) labelAs(page.state.classes[target.dataset.way]);
-  else inspect();
-});
+}
 
 function mark(target) {
   for (const button of $("classes").querySelectorAll(".target")) button.classList.remove("target");
