@@ -202,6 +202,20 @@ def test_a_class_is_renamed_joined_and_removed(session):
     assert session.redo()[0].active == ("c0", "c2", "c3", "kale")
 
 
+def test_without_an_answer_no_labels_of_the_model_are_kept(make_project, make_blobs):
+    """Exports read them: they had the model's labels of the class that was removed."""
+    session = Session(make_project(features=make_blobs(n_classes=2)))
+    try:
+        search(session)
+        assert session.project.journal.model_labels
+        session.relabel("c1", None)
+        session.keep_answer()
+        assert session.state.answer is None
+        assert session.project.journal.model_labels == {}
+    finally:
+        session.close()
+
+
 def test_undo_and_redo_show_at_once_what_was_there_before(session):
     """Not a quick answer that differs, with the estimate of other labels."""
     before = search(session)

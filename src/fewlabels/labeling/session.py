@@ -533,7 +533,8 @@ class Session:
 
     def _keep(self, state: State) -> None:
         """Write the model's labels to the journal, for other programs to read."""
-        if state.answer is None:
+        if state.answer is None:  # those of an earlier answer may name classes that are gone
+            self.project.journal.keep_model_labels(())
             return
         rows = make_rows(
             self.collection.names,
