@@ -68,6 +68,24 @@ def test_without_any_features_it_says_so_once(here, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("episodes", [1, 0, -5])
+def test_fewer_episodes_than_an_interval_needs_are_refused(here, novel, tmp_path, episodes):
+    out = tmp_path / "out"
+    done = here("reproduce", "table5", *novel, "--episodes", episodes, "--output", out)
+    assert (done.code, done.stdout) == (2, "")
+    expected = f"--episodes must be at least 2, or cells have no interval, got {episodes}."
+    assert done.stderr == f"fewlabels: {expected}\n"
+    assert not list(out.iterdir())
+
+
+def test_a_part_of_the_episodes_is_named_by_its_number(here, novel, tmp_path):
+    words = ("--episodes", 5, "--output", tmp_path / "out", "--no-plot")
+    done = here("reproduce", "table2", *novel, *words)
+    assert done.code == 0, done.stderr
+    assert "n = 5 episodes per cell" in done.stdout
+    assert re.search(r"Transfer\+SGC = sgc after .*, n = 2 episodes", done.stdout)
+
+
 def test_the_second_run_measures_nothing_new(here, novel, tmp_path):
     words = [
         "reproduce",

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fewlabels import EvaluationResult, configure, evaluate
-from fewlabels.errors import FileFormatError
+from fewlabels.errors import FileFormatError, InputError
 from fewlabels.evaluation.folder import to_json
 from fewlabels.io.files import write_file
 from fewlabels.io.stamps import short_hash
@@ -24,6 +24,7 @@ from fewlabels.paper.library import FeatureSource, Library
 OF_EPISODES = ("queries", "n_way", "draws", "share")
 CELLS, DIGEST = "cells.json", "digest"
 AT_ONCE = 10  # methods that share their draws; an interruption loses at most these, ten seconds
+LEAST_EPISODES = 2  # of a cell: an interval needs two
 VARIANTS = {  # name: (method, its pipeline where it is not the method's own)
     "ncm-raw": ("ncm-raw", None),
     "ncm": ("ncm", None),
@@ -93,6 +94,11 @@ class Ledger:
     code: str = field(init=False)  # digest of the code that measures
 
     def __post_init__(self) -> None:
+        if self.n_episodes < LEAST_EPISODES:
+            raise InputError(
+                f"n_episodes must be at least {LEAST_EPISODES}, or cells have no interval, "
+                f"got {self.n_episodes}."
+            )
         self.cells = read_cells(self.folder / CELLS)
         self.code = digest_code()
         if self.stored:
@@ -107,7 +113,7 @@ class Ledger:
 
     def _count(self, experiment: Experiment) -> int:
         """How many episodes are measured."""
-        return max(self.n_episodes // experiment.share, 2)
+        return max(self.n_episodes // experiment.share, LEAST_EPISODES)
 
     def _key_of(self, cell: Measurement) -> str:
         """The key that a measured cell would have, had this code measured it."""

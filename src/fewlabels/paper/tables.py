@@ -117,13 +117,13 @@ def _notes(rows: list[Row], ledger: Ledger) -> list[str]:
     for n_shot in SHOTS:
         used: dict[str, list[str]] = {}
         for row in rows:
-            if row.features and ledger.find(experiment := _entry(row, n_shot)):
+            if row.features and (cell := ledger.find(experiment := _entry(row, n_shot))):
                 method = experiment.method
                 used_knobs = [(name, at) for name, at in method.settings.items() if name != "prior"]
                 knobs = "".join(f", {name} {at:g}" for name, at in used_knobs)
                 line = f"{row.method} = {method.name} after '{method.pipeline}'{knobs}"
                 if row.rival:
-                    line += f", one of {RIVAL_SHARE} episodes"
+                    line += f", n = {cell['n_episodes']:,} episodes"
                 used.setdefault(line, []).append(DATASETS[row.dataset])
         notes += [
             f"{n_shot}-shot {line} ({', '.join(dict.fromkeys(datasets))})"
