@@ -140,9 +140,9 @@ def test_bad_tables_are_refused_in_words(texts, tmp_path):
         read_inputs(path, columns={"text": "body"})
     path.write_bytes("id,body\na,früh\n".encode("utf-16"))
     assert read_inputs(path, extraction=TEXT).collection.texts == ("früh",)
-    with pytest.raises(InputError, match=r"text encoder must be one of minilm.*'resnet18'"):
+    with pytest.raises(InputError, match=r"backbone of texts must be one of .*minilm.*'resnet18'"):
         read_inputs(texts, columns={"text": "body"}, extraction=Extraction("resnet18"))
-    with pytest.raises(InputError, match="text encoder must be one of"):
+    with pytest.raises(InputError, match="backbone of texts must be one of"):
         label_folder(texts, columns={"text": "body"}, backbone="efficientnet-lite0")
     path.write_bytes(b"")
     with pytest.raises(FileFormatError, match="first line of column names, got none"):

@@ -192,7 +192,6 @@ def test_an_unknown_method_lists_the_choices():
 @pytest.mark.parametrize(
     ("name", "knob", "choices"),
     [
-        ("ncm-raw", "beta", "none"),
         ("ncm", "lam", "beta"),
         ("kmeans", "n_steps", "beta, max_iterations"),
         ("map", "lamda", "beta, lam, alpha, n_steps, prior"),
@@ -204,6 +203,11 @@ def test_an_unknown_knob_lists_the_choices(name, knob, choices):
     message = f"a knob of method '{name}' must be one of {choices}, got '{knob}'"
     with pytest.raises(InputError, match=message):
         configure(name, n_shot=1, **{knob: 3.0})
+
+
+def test_a_knob_of_a_method_without_knobs_is_refused():
+    with pytest.raises(InputError, match="'ncm-raw' has no knobs, got 'beta'. Leave it out"):
+        configure("ncm-raw", n_shot=1, beta=3.0)
 
 
 # What configure chooses
