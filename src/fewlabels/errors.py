@@ -36,3 +36,8 @@ class MissingExtraError(FewLabelsError, ImportError):
 def unknown_choice(what: str, value: object, choices: Iterable[str]) -> InputError:
     """The error for a name that is not in a list of names."""
     return InputError(f"{what} must be one of {', '.join(choices)}, got {value!r}.")
+
+
+def one_of_several(what: str, name: str, names: str) -> InputError:
+    """The error for the name of several things side by side where one is needed."""
+    return InputError(f"{what} must be one encoder, got {name!r}, which is {names}. Write {names}.")

@@ -88,6 +88,14 @@ def test_an_unknown_spec_lists_the_choices(spec, tmp_path, monkeypatch):
         load_encoder(spec)
 
 
+def test_a_name_of_two_encoders_is_not_one_of_them():
+    with pytest.raises(
+        InputError,
+        match=r"one encoder, got 'best'.* Write efficientnet-lite0\+efficientnet-lite2\.",
+    ):
+        load_encoder("best")
+
+
 @pytest.mark.parametrize(
     ("spec", "module", "package", "install"),
     [

@@ -94,6 +94,8 @@ def test_names_are_checked_and_missing_packages_named(monkeypatch):
         InputError, match="must be one of fast, good, best, minilm, wordllama, tfidf, st:ORG/NAME"
     ):
         load_text_encoder("bert")
+    with pytest.raises(InputError, match=r"one encoder, got 'best'.* Write minilm\+wordllama\."):
+        load_text_encoder("best")
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     with pytest.raises(MissingExtraError, match=r"needs sentence-transformers.*fewlabels\[st\]"):
         load_text_encoder("st:intfloat/e5-small")

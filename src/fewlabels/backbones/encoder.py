@@ -20,7 +20,7 @@ from torch import nn
 from fewlabels.backbones import efficientnet_lite, hf_models, image_text, timm_models
 from fewlabels.backbones.checkpoint import load_backbone
 from fewlabels.backbones.registry import BACKBONES
-from fewlabels.errors import InputError, unknown_choice
+from fewlabels.errors import InputError, one_of_several, unknown_choice
 from fewlabels.io.stamps import short_hash
 
 HUBS: dict[str, Callable[[str], tuple[nn.Module, str, int]]] = {
@@ -69,6 +69,8 @@ def load_encoder(
 
 def _find(spec: str | Path, weights: str | Path | None) -> Encoder:
     name = QUALITIES.get(str(spec), str(spec))
+    if name in QUALITIES.values() and "+" in name:
+        raise one_of_several("backbone", str(spec), name)
     hub, colon, model = name.partition(":")
     if name in BACKBONES:
         if weights is None:

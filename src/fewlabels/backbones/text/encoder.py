@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fewlabels.errors import unknown_choice
+from fewlabels.errors import one_of_several, unknown_choice
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,9 +78,12 @@ def load_text_encoder(name: str, *, device: str = "cpu") -> TextEncoder:
         from fewlabels.backbones.text.sentence_models import load_sentence_model
 
         return load_sentence_model(name.removeprefix(HUB), device)
-    if name not in TEXT_ENCODERS:
+    single = TEXT_QUALITIES.get(name, name)
+    if single in TEXT_QUALITIES.values() and "+" in single:
+        raise one_of_several("backbone of texts", name, single)
+    if single not in TEXT_ENCODERS:
         raise unknown_choice("backbone of texts", name, CHOICES)
-    return TEXT_ENCODERS[name].load(device)
+    return TEXT_ENCODERS[single].load(device)
 
 
 def best_installed() -> str:
