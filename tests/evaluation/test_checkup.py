@@ -57,6 +57,8 @@ def test_noise_is_not_healthy_and_gets_no_advice_on_methods():
     (only,) = found.diagnose()
     assert only.startswith("The features do not tell the classes apart: 2")
     assert "25.0 % by guessing" in only
+    (only,) = replace(found, inductive=24.0, transductive=26.5).diagnose()
+    assert "do not tell the classes apart" in only
     healthy, gain = replace(found, transductive=40.0).diagnose()
     assert healthy.startswith("Healthy")
     assert "map-auto" in gain

@@ -84,9 +84,11 @@ class Checkup:
             )
         if self.inductive is None or self.transductive is None:
             advice.append("Label three rows of two classes, to learn what transduction gains.")
+        elif alike:
+            pass  # no method can tell them apart
         elif (gain := self.transductive - self.inductive) >= WORTH_HAVING:
             advice.append(f"Use a transductive method such as map-auto: {gain:+.1f} points.")
-        elif not alike:
+        else:
             advice.append(
                 f"Transduction gains little here ({gain:+.1f} points): "
                 "the nearest class mean (ncm) may be enough."
