@@ -185,7 +185,7 @@ def label_folder(
         classes=None if classes is None else Path(classes),
     )
     if model is not None:
-        require_labels(inputs, "model")
+        require_labels(inputs)
     n_items, report_progress = len(inputs.collection), on_progress or (lambda _: None)
     report_progress(Progress("label", 0, n_items))
     outcome = label_inputs(

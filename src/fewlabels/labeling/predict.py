@@ -54,12 +54,12 @@ def check_repeatable(named: Named, backbone: str | None) -> None:
         )
 
 
-def require_labels(inputs: Inputs, what: str) -> None:
+def require_labels(inputs: Inputs) -> None:
     """Refuse classes that are known by name alone, where later images are to be labelled."""
     lacking = set(inputs.prior.names) - set(inputs.labels.values()) if inputs.prior else ()
     if lacking:
         raise InputError(
-            f"{what} needs a label of every class, got none of "
+            f"model needs a label of every class, got none of "
             f"{listing(sorted(lacking))}, known by name alone. Label some first."
         )
 
@@ -115,7 +115,7 @@ class Predictor:
         source = Path(source)
         if is_project(source):
             inputs = read_inputs(source)
-            require_labels(inputs, "model")
+            require_labels(inputs)
             outcome = label_inputs(inputs, none_of_these=False)
             return replace(cls.of(outcome, str(source), device=device), sub_classes=sub_classes)
         if source.is_dir() or (source.is_file() and source.suffix.lower() != ".safetensors"):
