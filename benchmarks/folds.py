@@ -46,6 +46,7 @@ def main() -> None:
     parser.add_argument("--recipe", default="modern")
     parser.add_argument("--set", action="append", default=[], dest="changes")
     parser.add_argument("--views", default="ten")
+    parser.add_argument("--minutes", type=float, help="of training, at most")
     options = parser.parse_args()
     recipe = load_recipe(options.recipe, [*options.changes, "keep=last"])
     if not isinstance(recipe, Recipe):
@@ -61,6 +62,8 @@ def main() -> None:
         output=options.output,
         extract=[base.of_classes(left_out)],
         views=options.views,
+        stop_after=None if options.minutes is None else 60 * options.minutes,
+        finish=True,
         command=shlex.join(["python", *sys.argv]),
         on_epoch=lambda report: print(json.dumps(report), flush=True),
     )

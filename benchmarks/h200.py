@@ -33,12 +33,12 @@ from fewlabels.evaluation.fused import (
 )
 from fewlabels.features import FeatureSet, read_features
 from fewlabels.kernels import cuda, gram
-from fewlabels.methods import configure
+from fewlabels.methods import configure, find_method
 
 N_EPISODES = 10_000
 ESTIMATED = {  # map-auto without its network
     "name": "map",
-    "pipeline": "power(auto) | unit | center(support) | unit",
+    "pipeline": find_method("map-auto").pipeline,
     "prior": "estimate",
     "lam": "auto",
 }

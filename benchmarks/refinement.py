@@ -41,7 +41,7 @@ from fewlabels.methods.auto import gather_clues
 from fewlabels.methods.base import find_method
 from fewlabels.methods.estimation import WeighedPlans
 from fewlabels.methods.refinement import N_INPUTS, N_PLAN, VOTERS, Clues, refine_logits
-from fewlabels.preprocess.steps import SUPPORT, SUPPORT_AND_MEAN
+from fewlabels.preprocess.steps import SUPPORT_AND_MEAN
 
 RESULTS = Path(__file__).with_name("results") / "refinement.json"
 WIDTH, N_ROUNDS = 32, 4  # 48 and 64 units, 5 and 6 rounds are not better on validation classes
@@ -258,8 +258,8 @@ def compare(path: Path, weights: dict[str, Tensor], n: int, device: str) -> None
             gain = torch.cat(gains)
             half = 1.96 * float(gain.std()) / n**0.5
             line.append(f"{torch.cat(before).mean():.2f} {gain.mean():+.2f} ± {half:.2f}")
-        centering = SUPPORT_AND_MEAN if outside else SUPPORT
-        print(path, n_shot, centering, " | ".join(line), flush=True)
+        name = "map-auto-mean" if outside else "map-auto"
+        print(path, n_shot, name, " | ".join(line), flush=True)
 
 
 def read_all(path: Path) -> FeatureSet:
@@ -363,7 +363,8 @@ def main() -> None:
     sets = draw_all(files, options.drawn, options.device)
     first = None
     if options.start:
-        first = {name: each.float() for name, each in load_file(options.start).items()}
+        first = load_file(options.start, device=options.device)
+        first = {name: each.float() for name, each in first.items()}
     weights = fit(sets, options.minutes, options.batch, options.rate, first)
     del sets
     package = Path(refinement.__file__).with_name(refinement.WEIGHTS)

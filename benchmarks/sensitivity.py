@@ -29,7 +29,7 @@ from fewlabels.evaluation import evaluate
 from fewlabels.evaluation.reliability import measure_reliability
 from fewlabels.features import FeatureSet
 from fewlabels.fitting import Rows
-from fewlabels.methods import configure
+from fewlabels.methods import configure, find_method
 from fewlabels.methods.estimation import ESTIMATION
 from fewlabels.methods.folder import CONSTANTS
 from fewlabels.methods.logistic import LOGISTIC
@@ -38,7 +38,7 @@ PATH = Path(__file__).parent / "results" / "sensitivity.json"
 EPISODES = 300
 MOST_SHOTS = 20  # labels of a class, where their number differs
 ESTIMATED = {  # of `map`: `map-auto` without its network
-    "pipeline": "power(auto) | unit | center(support) | unit",
+    "pipeline": find_method("map-auto").pipeline,
     "prior": "estimate",
     "lam": "auto",
 }

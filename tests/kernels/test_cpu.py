@@ -24,6 +24,9 @@ PIPELINES = (
     "unit | center(support+mean) | unit",
     "center(support+mean)",
     "unit | center | center(support+mean)",  # without a kernel
+    "unit | center(shrunk) | unit",
+    "center(shrunk)",
+    "unit | center | center(shrunk)",  # without a kernel
     "center(joint)",
     "unit",
     "none",
@@ -107,6 +110,14 @@ def test_random_episodes_of_every_shape(random, name, n_way, n_shot, queries):
 def test_every_pipeline(random, pipeline):
     methods = [configured(name, n_shot=2, pipeline=pipeline, n_steps=5) for name in NAMES]
     assert_labels_agree(random, methods, n_episodes=3, n_way=4, n_shot=2, queries=8)
+
+
+@pytest.mark.parametrize("name", ["kmeans", "soft-kmeans", "map"])
+def test_rows_far_from_the_origin(real, name):
+    x = real.features + 30 * real.features.std()
+    far = FeatureSet.from_arrays(x.astype(np.float32), real.labels)
+    method = configured(name, n_shot=1, pipeline="unit | center(shrunk) | unit")
+    assert_labels_agree(far, [method], n_episodes=60, n_way=5, n_shot=1, queries=15)
 
 
 @pytest.mark.parametrize(

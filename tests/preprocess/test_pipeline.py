@@ -89,6 +89,7 @@ def test_pipelines_of_different_steps_are_different():
         ("signed_power(0.5) | unit | center(support)", 0.5, False, True, False),
         ("unit | center(mean) | unit", None, False, False, True),
         ("unit | center(support+mean) | unit", None, False, True, True),
+        ("center(row) | unit | center(shrunk) | unit", None, False, True, False),
         ("none", None, False, False, False),
     ],
 )
@@ -132,6 +133,7 @@ def test_the_empty_pipeline_changes_nothing(draw_features):
         ),  # a mean from outside treats each vector alone
         ("center(mean) | unit | center | unit", 2),
         ("power(0.5) | unit | center(support+mean) | unit", 2),
+        ("power(0.5) | center(row) | unit | center(shrunk) | unit", 3),
         ("center | unit", 0),
         ("none", 0),
     ],
@@ -159,6 +161,7 @@ def test_rowwise_on_the_whole_set_then_episodic_equals_all_steps_on_the_episode(
         "unit | center(joint) | unit",
         "unit | center(mean) | center | unit",
         "unit | center(support+mean) | unit",
+        "center(row) | unit | center(shrunk) | unit",
         "none",
     ],
 )

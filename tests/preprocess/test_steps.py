@@ -9,7 +9,7 @@ from sklearn.preprocessing import normalize
 
 from fewlabels.errors import InputError
 from fewlabels.preprocess import POWER_EPS, Pipeline, Step, power, unit
-from fewlabels.preprocess.steps import SHRUNK
+from fewlabels.preprocess.steps import SHRUNK, WITH_OUTSIDE
 
 center = Pipeline.parse("center").apply
 center_jointly = Pipeline.parse("center(joint)").apply
@@ -190,6 +190,8 @@ def test_a_power_out_of_range_is_refused_when_the_step_is_made(name, value):
         ("center(support)", False, True),
         ("center(mean)", False, False),
         ("center(support+mean)", False, True),
+        ("center(shrunk)", False, True),
+        ("center(row)", False, False),
     ],
 )
 def test_what_a_step_says_of_itself(text, is_power, is_episodic):
@@ -203,6 +205,74 @@ def test_a_step_does_what_its_function_does(draw_features):
     assert torch.equal(Step("unit").apply(x), unit(x))
     with pytest.raises(InputError, match="must be decided first"):
         Step("power", "auto").apply(x)
+
+
+def test_inner_products_of_centered_rows_are_pearson_correlations(draw_features):
+    x = draw_features(6, 40)
+    found = unit(Step.parse("center(row)").apply(x))
+    np.testing.assert_allclose(found @ found.mT, np.corrcoef(x), atol=1e-12)
+
+
+def test_short_rows_are_not_centered_by_themselves(draw_features):
+    x = draw_features(6, 32)
+    assert torch.equal(Step.parse("center(row)").apply(x), x)
+
+
+def test_the_mean_of_the_support_is_shrunk_as_a_normal_posterior_mean(draw_features):
+    support, query = draw_features(2, 4, 6) - 0.3, draw_features(2, 9, 6, seed=1) - 0.3
+    found, same = SHRUNK.means(support, query, torch.zeros(()))
+    assert torch.equal(found, same)
+    rows = torch.cat([support, query], dim=1).numpy()
+    for of_episode, x in zip(found, rows, strict=True):
+        prior = float((x.mean(axis=0) ** 2).sum())  # variance of a mean around zero
+        noise = float(((x - x.mean(axis=0)) ** 2).sum(axis=1).mean()) / 4
+        expected = x[:4].mean(axis=0) * prior / (prior + noise)
+        np.testing.assert_allclose(of_episode[0], expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("n_support", [0, 1])
+def test_the_mean_of_all_rows_that_stands_for_that_of_few_is_shrunk_as_one_of_all(
+    draw_features, n_support
+):
+    x = draw_features(40, 6) - 0.3
+    prior = float((x.numpy().mean(axis=0) ** 2).sum())
+    noise = float(x.numpy().var(axis=0).sum()) / 40
+    found, _ = SHRUNK.means(x[:n_support], x[n_support:], torch.zeros(()))
+    np.testing.assert_allclose(found[0], x.numpy().mean(axis=0) * prior / (prior + noise))
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e30])
+def test_the_new_centerings_do_not_depend_on_the_scale(draw_features, scale):
+    x = draw_features(9, 40).float()
+    pipeline = Pipeline.parse("center(row) | center(shrunk) | unit")
+    for found, expected in zip(
+        pipeline.apply(scale * x[:4], scale * x[4:]), pipeline.apply(x[:4], x[4:]), strict=True
+    ):
+        torch.testing.assert_close(found, expected)
+
+
+def test_the_mean_of_large_values_does_not_overflow():
+    x = torch.full((40,), 3e38)
+    x[0] = 2e38
+    assert Step.parse("center(row)").apply(x).isfinite().all()
+
+
+def test_rows_of_equal_values_have_no_direction_once_they_are_centered():
+    x = torch.rand(3, 40, generator=torch.Generator().manual_seed(0))
+    x[1] = 1.5
+    centered = Pipeline.parse("center(row) | unit")
+    with pytest.raises(InputError, match="only equal values in row 1"):
+        centered.check(x, "features")
+    centered.check(x[:, :32], "features")  # which are not centered
+    Pipeline.parse("unit").check(x, "features")
+
+
+def test_equal_rows_are_centered_by_all_of_their_mean_and_rows_around_zero_by_nothing():
+    equal, around = torch.ones(3, 5), torch.tensor([[1.0, 0.0], [-1.0, 0.0]])
+    (found, _), (nothing, _) = (SHRUNK.means(x, x, torch.zeros(())) for x in (equal, around))
+    torch.testing.assert_close(found, equal[:1])
+    assert not nothing.any()
+    assert not SHRUNK.means(0 * equal, 0 * equal, torch.zeros(()))[0].any()
 
 
 def test_parts_of_vectors_have_norm_1_each():
@@ -233,8 +303,8 @@ def test_widths_of_other_features_are_refused():
 def test_a_mean_from_outside_counts_as_ten_labelled_rows(draw_features):
     support, query, outside = draw_features(4, 6), draw_features(9, 6), draw_features(1, 6)[0]
     expected = torch.cat([support, outside.expand(10, -1)]).mean(dim=0, keepdim=True)
-    for mean in SHRUNK.means(support, query, outside):
+    for mean in WITH_OUTSIDE.means(support, query, outside):
         torch.testing.assert_close(mean, expected)
     both = torch.cat([support[:1], query])
-    (alone, _) = SHRUNK.means(support[:1], query, outside)
+    (alone, _) = WITH_OUTSIDE.means(support[:1], query, outside)
     torch.testing.assert_close(alone[0], (both.mean(dim=0) + 10 * outside) / 11)

@@ -39,7 +39,7 @@ from fewlabels.methods.map import LAM
 from fewlabels.methods.refinement import VOTERS, describe_episodes, nearest_votes, refine_plan
 from fewlabels.preprocess import Pipeline, Step
 from fewlabels.preprocess.smoothing import SMOOTHING, plan_smoothing
-from fewlabels.preprocess.steps import AUTO, SHRUNK, UNIT, support_part
+from fewlabels.preprocess.steps import AUTO, SHRUNK, UNIT, WITH_OUTSIDE, support_part
 from fewlabels.transport.solver import SOLVER
 
 if TYPE_CHECKING:
@@ -70,8 +70,10 @@ STEP_CODES = {
     Step("center"): codes.CENTER,
     Step("center", "joint"): codes.CENTER_JOINTLY,
     Step("center", "support"): codes.CENTER_BY_SUPPORT,
+    WITH_OUTSIDE: codes.CENTER_WITH_OUTSIDE,
     SHRUNK: codes.CENTER_SHRUNK,
 }
+OF_ORIGIN = {WITH_OUTSIDE, SHRUNK}  # means that are shrunk toward it
 HARD_CODES = {"nearest": codes.NEAREST, "kmeans": codes.KMEANS}  # kernels without a plan
 REFINED = "map-refined"  # MAP with estimated class sizes and a network
 KERNELS = (*HARD_CODES, "map", REFINED)  # the names that a method may give
@@ -108,11 +110,14 @@ class _FusedEngine:
         if self._shifted is None or self._shifted[0] != treatment:
             rows = self._rows.all(method.pipeline, torch.float32)
             origin = rows.mean(dim=0)  # no distance changes, and inner products keep more digits
-            if treatment.outside:
+            if treatment.centering == WITH_OUTSIDE:
                 given = self._rows.mean(method.pipeline, torch.float64)
                 origin = method.pipeline.require_mean(given)
+            elif treatment.centering == SHRUNK:
+                origin = torch.zeros_like(origin)
             self._shifted = (treatment, rows - origin.float(), origin)
         in_float64 = has_network(method) or (estimates(method) and self.estimates_in_float64)
+        in_float64 |= treatment.centering == SHRUNK  # whose rows may lie far from the origin
         limit = None if in_float64 else doubt(method, self._shifted[1], self.soft_doubt)
         if limit is None:
             return self._predict_exactly(method, episodes)
@@ -191,7 +196,7 @@ class _FusedEngine:
             return False
         iterations = method.settings.get("max_iterations", MAX_ITERATIONS)
         steps = method.pipeline.episodic.steps
-        known = all(step in STEP_CODES for step in steps) and SHRUNK not in steps[1:]
+        known = all(step in STEP_CODES for step in steps) and not OF_ORIGIN & {*steps[1:]}
         # An estimate needs the origin, which the engine moves where no step centers the episode.
         centered = bool(steps) or not estimates(method)
         return known and centered and iterations == MAX_ITERATIONS  # which the kernel has fixed
@@ -436,12 +441,13 @@ class Treatment(NamedTuple):
     """What the rows that kernels are given depend on."""
 
     rowwise: Pipeline
-    outside: bool  # whether the origin is the mean from outside, or the mean of all rows
+    centering: Step | None  # the first episodic step, if it depends on the origin
 
 
 def treatment_of(pipeline: Pipeline) -> Treatment:
     """What the rows of a pipeline depend on."""
-    return Treatment(pipeline.rowwise, SHRUNK in pipeline.episodic.steps)
+    first = pipeline.episodic.steps[:1]
+    return Treatment(pipeline.rowwise, first[0] if OF_ORIGIN & {*first} else None)
 
 
 def ends_in_unit(pipeline: Pipeline) -> bool:
@@ -524,12 +530,17 @@ def grams(pipeline: Pipeline, x: Tensor, n_support: int) -> Tensor:
         if step == UNIT:
             g = gram.normalize(g)
         else:
+            weight: float | Tensor = 1.0
+            if step == WITH_OUTSIDE:
+                weight = support_part(n_support)
+            elif step == SHRUNK:
+                weight = gram.shrunk_part(g, n_support)
             g = gram.center(
                 g,
                 n_support=n_support,
                 jointly=step.value == "joint",
-                by_support=step.value == "support" or step == SHRUNK,
-                weight=support_part(n_support) if step == SHRUNK else 1.0,
+                by_support=step.value == "support" or step in OF_ORIGIN,
+                weight=weight,
             )
     return g.contiguous()
 

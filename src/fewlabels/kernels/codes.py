@@ -5,8 +5,9 @@ Numbers of the models are imported from the readable code; no number is typed tw
 
 from dataclasses import dataclass
 
-# Episodic steps of a pipeline; the last is `steps.SHRUNK`, of rows less the mean from outside.
-UNIT, CENTER, CENTER_JOINTLY, CENTER_BY_SUPPORT, CENTER_SHRUNK = 0, 1, 2, 3, 4
+# Episodic steps of a pipeline. CENTER_WITH_OUTSIDE is given rows less the mean from outside.
+UNIT, CENTER, CENTER_JOINTLY, CENTER_BY_SUPPORT = 0, 1, 2, 3
+CENTER_WITH_OUTSIDE, CENTER_SHRUNK = 4, 5
 NEAREST, KMEANS = 0, 1  # classifiers that give a query to one class
 FREE = 2  # soft K-Means
 MASS, MINIMUM, ESTIMATE = 3, 4, 5  # MAP with class masses, with lower bounds, with estimated masses

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from fewlabels.kernels.codes import KERNELS
-from fewlabels.preprocess import smoothing
+from fewlabels.preprocess import smoothing, steps
 
 
 def normalize(g: Tensor) -> Tensor:
@@ -15,12 +15,18 @@ def normalize(g: Tensor) -> Tensor:
 
 
 def center(
-    g: Tensor, *, n_support: int, jointly: bool, by_support: bool = False, weight: float = 1.0
+    g: Tensor,
+    *,
+    n_support: int,
+    jointly: bool,
+    by_support: bool = False,
+    weight: float | Tensor = 1.0,
 ) -> Tensor:
     """Subtract the mean of each side, of both or of the support, (E, n, n) -> (E, n, n).
 
-    Support rows come first. The means are taken times `weight`. With m(i) what is subtracted from
-    row i: <x_i - m(i), x_k - m(k)> = g_ik - <x_i, m(k)> - <m(i), x_k> + <m(i), m(k)>.
+    Support rows come first. Where one mean is subtracted from all rows, it is taken times `weight`,
+    a number or (E,). With m(i) what is subtracted from row i:
+    <x_i - m(i), x_k - m(k)> = g_ik - <x_i, m(k)> - <m(i), x_k> + <m(i), m(k)>.
     """
     n = g.shape[-1]
     weights = g.new_zeros(2, n)  # of the rows in the mean of each side
@@ -28,16 +34,23 @@ def center(
         part = slice(0, n_support) if by_support else part
         alone = part.stop - part.start <= 1  # as in `preprocess.steps.separate_means`
         weights[side, slice(0, n) if jointly or alone else part] = 1.0
-    weights *= weight / weights.sum(dim=1, keepdim=True)
+    weights /= weights.sum(dim=1, keepdim=True)
     toward = g @ weights.mT  # (E, n, 2) <x_i, mean of side>
     if jointly or by_support:  # one mean
-        of_mean = toward[..., 0]
-        half = of_mean - (of_mean @ weights[0])[:, None] / 2
+        times = torch.as_tensor(weight).to(g).expand(len(g))[:, None]
+        of_mean = times * toward[..., 0]
+        half = of_mean - times * (of_mean @ weights[0])[:, None] / 2
         return g.sub(half[:, :, None]).sub_(half[:, None, :])
     side_of_row = (torch.arange(n, device=g.device) >= n_support).long()
     toward = toward[..., side_of_row]  # (E, n, n) <x_i, m(k)>
     between = weights[side_of_row] @ toward  # (E, n, n) <m(i), m(k)>
     return g - toward - toward.mT + between
+
+
+def shrunk_part(g: Tensor, n_support: int) -> Tensor:
+    """The weight of the mean of the support in the step center(shrunk), (E, n, n) -> (E,)."""
+    squared = g.diagonal(dim1=1, dim2=2).mean(dim=1)
+    return steps.shrunk_part(n_support, g.shape[1], g.mean(dim=(1, 2)), squared)
 
 
 def append_neighbor_means(

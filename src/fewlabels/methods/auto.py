@@ -5,9 +5,13 @@ was fitted on episodes of other classes (`refinement`) refines it. It was fitted
 1, so all vectors are brought to norm 1 first. In episodes of more rows than `SMOOTHING.dense_rows`,
 or of fewer queries than classes, the weighted mean is the answer.
 
-`map-auto-mean` is the same where the mean of images of other classes is known. The mean of few
-labelled rows is far from that of all classes, and the mean of the queries is near the largest
-class; so the rows are centered by the mean of the labelled rows and of the one from outside.
+The mean of few labelled rows is far from that of all classes, and the mean of the queries is near
+the largest class. So each row is centered by the mean of its own values, which brings the mean of
+all classes near zero, and then all are centered by the mean of the labelled rows, shrunk toward
+zero as far as the rows tell (`steps.center_row`, `steps.shrunk_mean`).
+
+`map-auto-mean` is the same where the mean of images of other classes is known: the rows are
+centered by the mean of the labelled rows and of the one from outside.
 """
 
 from dataclasses import replace
@@ -168,7 +172,7 @@ AUTO_METHOD = Method(
     "map-auto",
     "PT+MAP, estimated",
     REFERENCE,
-    Pipeline.parse("power(auto) | unit | center(support) | unit"),
+    Pipeline.parse("power(auto) | center(row) | unit | center(shrunk) | unit"),
     assign_auto,
     knobs=STEPS,
     fixed=ESTIMATED,

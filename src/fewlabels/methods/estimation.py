@@ -75,7 +75,8 @@ def assign_estimated(
     """Labels without known class sizes, (E, S, D), (E, S) and (E, Q, D) -> Assignment.
 
     Args:
-        support: Preprocessed labelled vectors, centered by the mean of the support.
+        support: Preprocessed labelled vectors. All rows are centered by a mean of these, which
+            the largest class among the queries does not move.
         support_labels: Class numbers.
         query: Preprocessed unlabelled vectors.
         wide: Support and query as `smoothing.append_neighbor_means` returns them.

@@ -29,9 +29,10 @@ the worst case). So its answer is averaged with P, with a weight that falls with
 deviation of these products (`find_trust`). At one label per class P is worse there than the
 network, which then stands alone.
 
-The weights (`WEIGHTS`) were fitted on rows that are centered by the support alone and on rows that
-are centered by a mean from outside too; the mean inner product of the labelled rows tells which.
-benchmarks/refinement.py wrote them.
+The weights (`WEIGHTS`) were fitted on rows that were centered by the support alone, and on rows
+that were centered by a mean from outside too; the mean inner product of the labelled rows told
+which. Rows of `map-auto` are centered by themselves and by a shrunk mean now, which is more
+accurate with these weights (benchmarks/centering.py). benchmarks/refinement.py wrote them.
 
 Zaheer et al.: Deep Sets. NeurIPS 2017.
 """
@@ -138,7 +139,7 @@ def describe_whole(
 ) -> Tensor:
     """Fifteen numbers of a whole episode, (E, 15), from its plans, (E, Q, W) each, and biases.
 
-    `labelled`: inner products of the labelled rows as they are, (E, S, S). Their mean tells whether
+    `labelled`: inner products of the labelled rows as they are, (E, S, S). Their mean is zero where
     the rows are centered by the support alone.
     """
     (n_query, n_way), plans = free.shape[1:], (free, unweighted, equal)

@@ -14,7 +14,17 @@ from fewlabels.errors import InputError
 from fewlabels.io.words import name_rows
 from fewlabels.preprocess.bpa import pairwise_affinities
 from fewlabels.preprocess.power_rule import are_measurements, suggest_power
-from fewlabels.preprocess.steps import AUTO, BPA, LIFT, SCALE, UNIT, Step, joint_sizes
+from fewlabels.preprocess.steps import (
+    AUTO,
+    BPA,
+    LIFT,
+    MOST_MEASUREMENTS,
+    ROW,
+    SCALE,
+    UNIT,
+    Step,
+    joint_sizes,
+)
 
 
 @dataclass(frozen=True)
@@ -96,7 +106,7 @@ class Pipeline:
 
     def with_centering(self, kind: str | None) -> "Pipeline":
         """The same pipeline with another kind of centering by the episode's own means."""
-        own = (step.is_episodic and step.name == "center" for step in self.steps)
+        own = (step.is_episodic and step.is_centering for step in self.steps)
         pairs = zip(self.steps, own, strict=True)
         steps = (Step("center", kind) if chosen else step for step, chosen in pairs)
         return Pipeline(tuple(steps))
@@ -134,12 +144,14 @@ class Pipeline:
     def check(self, x: Tensor, name: str) -> None:
         """Refuse vectors that have no direction where the steps need one."""
         if UNIT in self.steps and LIFT not in self.steps and x.numel():
-            zero = ~x.any(dim=-1).reshape(-1)
-            if zero.any():
+            flat, found = ~x.any(dim=-1), "zeros"
+            if ROW in self.steps and x.shape[-1] > MOST_MEASUREMENTS:
+                flat, found = (x == x[..., :1]).all(dim=-1), "equal values"
+            if flat.any():
+                rows = flat.reshape(-1).nonzero()[:, 0].tolist()
                 raise InputError(
-                    f"{name}: every vector must have a direction, got only zeros in "
-                    f"{name_rows(zero.nonzero()[:, 0].tolist())}. Drop these rows or look for "
-                    "images that failed to load."
+                    f"{name}: every vector must have a direction, got only {found} in "
+                    f"{name_rows(rows)}. Drop these rows or look for images that failed to load."
                 )
 
     def apply(
@@ -156,7 +168,7 @@ class Pipeline:
         mean = self.require_mean(mean)
         recorded: list[Tensor] = []
         for step in self.steps:
-            if step.name == "center":
+            if step.is_centering:
                 from_support, from_query = step.means(support, query, mean)
                 support, query = support - from_support, query - from_query
                 recorded.append(from_query)
@@ -175,7 +187,7 @@ class Pipeline:
         self.check_later_rows()
         recorded = iter(means)
         for step in self.steps:
-            if step.name == "center":
+            if step.is_centering:
                 x = x - next(recorded)
             else:
                 x = x / next(recorded) if step == SCALE else step.apply(x)
@@ -193,7 +205,7 @@ class Pipeline:
         """Apply the row-wise steps to one set of vectors, (..., D) -> (..., D)."""
         self.check(x, "features")
         rowwise = self.rowwise
-        n_means = sum(step.name == "center" for step in rowwise.steps)
+        n_means = sum(step.is_centering for step in rowwise.steps)
         return rowwise.replay(x, (rowwise.require_mean(mean),) * n_means)
 
     def mean_of(self, features: Tensor) -> Tensor:

@@ -17,13 +17,12 @@ Measurements, with columns in units of their own, need no power but standardized
 
 from torch import Tensor
 
-from fewlabels.preprocess.steps import Step, power
+from fewlabels.preprocess.steps import MOST_MEASUREMENTS, Step, power
 
 PAPER_POWER = 0.5  # Section 4.2
 LEAST_POWER = 0.3  # the smallest that validation classes asked for
 EXPONENTIAL_SKEWNESS = 2.0  # of the exponential distribution
 LAPLACE_KURTOSIS = 3.0  # of the Laplace distribution, in excess of a Gaussian's
-MOST_MEASUREMENTS = 32  # columns; features of networks have at least 64 (Conv4)
 # Of the variance in one column: features of networks have at most 0.03, their 64 first principal
 # components at most 0.29 (seven folders); pixels in random units 0.40 (benchmarks/tables.py).
 LARGEST_SHARE = 1 / 3

@@ -4,6 +4,7 @@ Inputs are left untouched. Any leading axes are allowed.
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import sqrt
 from typing import ClassVar, Self
@@ -17,6 +18,7 @@ POWER_EPS = 1e-6  # Eq. (1): keeps v + eps strictly positive, so that logs and n
 LARGEST_POWER = 10.0  # beyond it float32 overflows on ordinary features
 AUTO = "auto"  # a power that is read from the features (`power_rule`)
 SUPPORT, SUPPORT_AND_MEAN = "support", "support+mean"  # centerings
+MOST_MEASUREMENTS = 32  # columns; features of networks have at least 64 (Conv4)
 OUTSIDE_ROWS = 10.0  # rows of the support that a mean from outside counts as, in that centering
 WIDTHS = re.compile(r"[1-9]\d{0,8}(\+[1-9]\d{0,8})+")  # of the parts of a vector
 
@@ -99,19 +101,64 @@ def support_mean(support: Tensor, query: Tensor) -> Tensor:
     return support.mean(dim=-2, keepdim=True) if several else joint_mean(support, query)
 
 
-def shrunk_mean(support: Tensor, query: Tensor, given: Tensor) -> Tensor:
+def center_row(x: Tensor) -> Tensor:
+    """Each vector less the mean of its own values, (..., D) -> (..., D).
+
+    Inner products of unit vectors are Pearson correlations then. How strongly an image activates
+    the features as a whole tells little of its class. The mean of few measurements may tell much,
+    so vectors of up to `MOST_MEASUREMENTS` values are left as they are.
+
+    >>> center_row(torch.arange(40.0))[:2], center_row(torch.tensor([1.0, 3.0]))
+    (tensor([-19.5000, -18.5000]), tensor([1., 3.]))
+    """
+    if x.shape[-1] <= MOST_MEASUREMENTS:
+        return x
+    exponent = torch.frexp(x.abs().amax(dim=-1, keepdim=True)).exponent
+    small = torch.ldexp(x, -exponent)  # exact; its sum does not overflow
+    return x - torch.ldexp(small.mean(dim=-1, keepdim=True), exponent)
+
+
+def shrunk_mean(support: Tensor, query: Tensor) -> Tensor:
+    """The mean of the support, shrunk toward zero (James and Stein, 1961), (..., 1, D).
+
+    The mean of few rows has a large error: (variance of a row) / (number of rows). The mean of all
+    classes is near zero where rows were centered by themselves (`center_row`), as the columns of a
+    network are much alike. So it is shrunk as far as the rows tell; see `shrunk_part`.
+    """
+    rows = torch.cat([support, query], dim=-2)
+    largest = rows.abs().amax(dim=(-2, -1), keepdim=True)
+    small = rows / torch.where(largest > 0, largest, 1.0)  # so that no square overflows
+    squared = small.square().sum(dim=-1, keepdim=True).mean(dim=-2, keepdim=True)
+    of_mean = small.mean(dim=-2, keepdim=True).square().sum(dim=-1, keepdim=True)
+    part = shrunk_part(support.shape[-2], rows.shape[-2], of_mean, squared)
+    return part * support_mean(support, query)
+
+
+def shrunk_part(n_support: int, n_rows: int, of_mean: Tensor, squared: Tensor) -> Tensor:
+    """What `shrunk_mean` takes of the mean of the support: a posterior mean, (...) and (...).
+
+    Args:
+        n_support: Rows of the support; if fewer than two, the mean is that of all rows.
+        n_rows: All rows.
+        of_mean: Squared norm of the mean of all rows, the variance of the prior.
+        squared: Mean squared norm of the rows.
+    """
+    within = (squared - of_mean).clamp_min(0) / (n_support if n_support > 1 else n_rows)
+    return of_mean / (of_mean + within).clamp_min(torch.finfo(of_mean.dtype).tiny)
+
+
+def mean_with_outside(support: Tensor, query: Tensor, given: Tensor) -> Tensor:
     """The mean of the support and of `OUTSIDE_ROWS` rows equal to a mean from outside, (..., 1, D).
 
     The mean of few rows is far from that of all classes; the one from outside may be of another
-    kind of images. Shrinkage takes what is good of both (James and Stein, 1961). With one row of
-    support the mean of all rows stands for it.
+    kind of images. With one row of support the mean of all rows stands for it.
     """
     part = support_part(support.shape[-2])
     return part * support_mean(support, query) + (1 - part) * given
 
 
 def support_part(n_support: int) -> float:
-    """Weight of the support in `shrunk_mean`; that of the mean from outside is the rest.
+    """Weight of the support in `mean_with_outside`; that of the mean from outside is the rest.
 
     >>> support_part(10)
     0.5
@@ -174,6 +221,8 @@ class Step:
     center                  support and queries by their own means (the paper's)
     center(joint)           both by the mean of all rows
     center(support)         both by the mean of the support
+    center(shrunk)          both by the mean of the support, shrunk toward zero (`shrunk_mean`)
+    center(row)             each vector by the mean of its own values (`center_row`)
     center(mean)            both by a mean from outside, such as that of the base classes
     center(support+mean)    both by the mean of the support and of ten rows equal to that one
     scale(joint)            each column divided by its root mean square over all rows
@@ -186,16 +235,17 @@ class Step:
 
     CHOICES: ClassVar[tuple[str, ...]] = (
         *("power(BETA)", "power(auto)", "unit", "center", "center(joint)", "center(support)"),
-        *("center(mean)", "center(support+mean)", "signed_power(BETA)", "unit(D1+D2+...)"),
-        *("scale(joint)", "lift", "bpa"),
+        *("center(shrunk)", "center(row)", "center(mean)", "center(support+mean)"),
+        *("signed_power(BETA)", "unit(D1+D2+...)", "scale(joint)", "lift", "bpa"),
     )
     PLAIN: ClassVar[tuple[tuple[str, str | None], ...]] = (
         *(("unit", None), ("bpa", None), ("lift", None)),
-        *(("power", AUTO), ("scale", "joint")),
+        *(("power", AUTO), ("scale", "joint"), ("center", "row")),
     )
-    CENTERINGS: ClassVar[tuple[str | None, ...]] = (
-        *(None, "joint", SUPPORT, "mean", SUPPORT_AND_MEAN),
-    )
+    MEANS: ClassVar[dict[str, Callable[[Tensor, Tensor], Tensor]]] = {
+        **{"joint": joint_mean, SUPPORT: support_mean, "shrunk": shrunk_mean},
+    }
+    CENTERINGS: ClassVar[tuple[str | None, ...]] = (*(None, *MEANS, "mean", SUPPORT_AND_MEAN),)
 
     name: str
     value: float | str | None = None
@@ -205,10 +255,7 @@ class Step:
             _check_power(self.name, self.value)
         elif self.name == "unit" and isinstance(self.value, str) and WIDTHS.fullmatch(self.value):
             return
-        elif not (
-            (self.name, self.value) in self.PLAIN
-            or (self.name == "center" and self.value in self.CENTERINGS)
-        ):
+        elif not ((self.name, self.value) in self.PLAIN or self.is_centering):
             raise InputError(f"a step must be one of {', '.join(self.CHOICES)}, got '{self}'.")
 
     @classmethod
@@ -238,6 +285,11 @@ class Step:
         return self.name in ("power", "signed_power")
 
     @property
+    def is_centering(self) -> bool:
+        """Whether the step subtracts one vector from all rows, or from all rows of a side."""
+        return self.name == "center" and self.value in self.CENTERINGS
+
+    @property
     def needs_mean(self) -> bool:
         """Whether a mean from outside must be given."""
         return self.name == "center" and self.value in ("mean", SUPPORT_AND_MEAN)
@@ -245,7 +297,7 @@ class Step:
     @property
     def is_episodic(self) -> bool:
         """Whether the step needs the episode: its own means or sizes, or bpa."""
-        return self.name in ("bpa", "scale") or (self.name == "center" and self.value != "mean")
+        return self.name in ("bpa", "scale") or (self.is_centering and self.value != "mean")
 
     def apply(self, x: Tensor) -> Tensor:
         """Apply a step that acts on single vectors, (..., D) -> (..., D)."""
@@ -253,6 +305,8 @@ class Step:
             return unit(x) if self.value is None else unit_parts(x, str(self.value))
         if self == LIFT:
             return lift(x)
+        if self == ROW:
+            return center_row(x)
         if isinstance(self.value, str):
             raise InputError(
                 "the pipeline's power(auto) must be decided first: "
@@ -268,14 +322,16 @@ class Step:
         if self.value == "mean":
             return given, given
         if self.value == SUPPORT_AND_MEAN:
-            shrunk = shrunk_mean(support, query, given)
-            return shrunk, shrunk
-        mean = (joint_mean if self.value == "joint" else support_mean)(support, query)
+            mean = mean_with_outside(support, query, given)
+        else:
+            mean = self.MEANS[str(self.value)](support, query)
         return mean, mean
 
 
 UNIT = Step("unit")
 LIFT = Step("lift")
-SHRUNK = Step("center", SUPPORT_AND_MEAN)
+ROW = Step("center", "row")
+SHRUNK = Step("center", "shrunk")
+WITH_OUTSIDE = Step("center", SUPPORT_AND_MEAN)
 SCALE = Step("scale", "joint")
 BPA = Step("bpa")
