@@ -265,6 +265,22 @@ def test_later_rows_are_no_surer_than_those_of_the_folder():
         assert probabilities.max(axis=1).mean() < right.mean() + 0.08
 
 
+def test_later_rows_of_many_clear_classes_are_no_surer_than_they_are_right():
+    rng, n_way, n_each = np.random.default_rng(0), 20, 34
+    means = 0.8 * rng.normal(size=(n_way, 200))
+    labels = np.repeat(np.arange(n_way), n_each)
+    x = means[labels] + rng.normal(size=(len(labels), 200))
+    odd = rng.random(len(labels)) < 0.15  # these lie between two classes
+    x[odd] += (means[rng.integers(0, n_way, len(labels))] - means[labels])[odd] / 2
+    place = np.tile(np.arange(n_each), n_way)
+    shown, later = place < 5, place >= n_each // 2
+    found = fit("folder", x[shown], labels[shown], x[~shown & ~later])
+    probabilities = found.predict_proba(x[later])
+    sure, right = probabilities.max(axis=1), probabilities.argmax(axis=1) == labels[later]
+    assert right.mean() > 0.85
+    assert abs(sure.mean() - right.mean()) < 0.05  # 0.06 with a floor
+
+
 def test_more_rows_times_classes_than_memory_holds_are_refused(monkeypatch):
     x, labels = blobs()
     tight = dataclasses.replace(folder.CONSTANTS, most_entries=639)

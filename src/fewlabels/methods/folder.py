@@ -89,7 +89,7 @@ class FolderConstants:
     n_rounds: int = 4  # of expectation maximisation
     gaussian_weight: float = 0.2  # b
     graph_weight: float = 4.0  # g
-    n_groups: int = 5  # of labels that are hidden at a time
+    n_groups: int = 5  # of labels that are hidden at a time, and of rows for the later rule
     # Of labelled to other rows with a labelled near-duplicate: on the groceries at most 1.4 for
     # random labels, 2 to 20 per class, and at least 1.6 for labels in bursts of 2 to 5.
     burst_ratio: float = 1.5
@@ -472,20 +472,23 @@ def _later(x: Tensor, plan: Tensor) -> tuple[Tensor, Tensor]:
     """The rule for later rows, as prototypes (W, D) and biases (W,).
 
     Discriminant functions of the classes found, as sharp as brings their probabilities closest to
-    the plan (distillation, Hinton et al. 2015). For that, each half of the rows is decided by the
-    functions of the other half, as later rows are by those of all.
+    the plan (distillation, Hinton et al. 2015). For that, each group of rows is decided by the
+    functions of the other groups, as later rows are by those of all.
     """
-    halves = torch.arange(len(x), device=x.device) % 2 == 0
-    scores = torch.empty_like(plan)
+    group = torch.arange(len(x), device=x.device) % CONSTANTS.n_groups
+    groups = [group == number for number in range(CONSTANTS.n_groups)]
+    products = [x[each].T @ x[each] for each in groups]
+    whole = torch.stack(products).sum(dim=0)
     log_sizes = (plan.sum(dim=0) + 1).log()
-    products = [x[half].T @ x[half] for half in (halves, ~halves)]
-    for half, inner in zip((halves, ~halves), products, strict=True):
-        slopes, offsets = _discriminants(x[half], plan[half], inner)
-        scores[~half] = x[~half] @ slopes + offsets + log_sizes
-    scores = scores.log_softmax(dim=-1).clamp_min(CONSTANTS.smallest_log)
+    scores = torch.empty_like(plan)
+    for each, inner in zip(groups, products, strict=True):
+        slopes, offsets = _discriminants(x[~each], plan[~each], whole - inner)
+        scores[each] = x[each] @ slopes + offsets + log_sizes
     some = slice(None, None, max(1, len(x) // CONSTANTS.map_rows))
-    sharpness = fit_weights(scores[None, some], plan[some], prior=(1.0,), spread=1.0)
-    slopes, offsets = _discriminants(x, plan, products[0] + products[1])
+    # No floor as in `_log_probabilities`: rules that are fitted with one are too sure without it.
+    logs = scores[None, some].log_softmax(dim=-1)
+    sharpness = fit_weights(logs, plan[some], prior=(1.0,), spread=1.0)
+    slopes, offsets = _discriminants(x, plan, whole)
     return linear_rules(sharpness * slopes.T, sharpness * (offsets + log_sizes), LAM)
 
 
