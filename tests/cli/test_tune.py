@@ -6,6 +6,8 @@ import tomllib
 import numpy as np
 import pytest
 
+from fewlabels.evaluation.settings import read_settings
+
 FEW = ["--ways", 3, "--queries", 4, "--episodes", 15]
 SMALL = ["--beta", 0.25, "--beta", 1, "--lam", 5, "--lam", 10, "--alpha", 0.4]
 
@@ -141,18 +143,30 @@ def test_the_embedded_set_is_called_a_demonstration(here, tmp_path):
     assert "demonstration" in (tmp_path / "tuned" / "settings.toml").read_text(encoding="utf-8")
 
 
+def test_settings_of_other_methods_are_kept_unless_forced(here, make_file, tmp_path):
+    folder = tmp_path / "tuned"
+    words = [make_file(), *FEW, "--no-plot", "--output", folder]
+    assert here("tune", *words, "--method", "ncm", "--beta", 0.5).code == 0
+    again = here("tune", *words, "--set", "lam=5")
+    assert (again.code, again.stderr.count("are kept")) == (0, 1)
+    assert list(read_settings(folder)) == ["map", "ncm"]
+    assert here("tune", *words, "--set", "lam=5", "--force").code == 0
+    assert list(read_settings(folder)) == ["map"]
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
         (["--method", "ncm-raw"], "no knob to tune"),
         (["--method", "kmeans", "--alpha", 1], "--alpha has no effect on kmeans"),
         (["--method", "knn"], "'knn'"),
+        (["--method", "map", "--method", "ncm"], "--method must be given once, got map, ncm"),
         (["--lam", -3], "--lam must be a number above 0, got -3"),
         (["--set", "n_steps=4", "--set", "n_steps=5"], "--set n_steps must be given once"),
         (["--set", "lamda=4"], "lamda has no effect on map, which takes beta, lam, alpha"),
         (["--set", "lam"], "--set must be KNOB=VALUE such as 'lam=5', got 'lam'"),
         (["--ways", 9], "--ways must be at most 6"),
-        (["--queries", 0], "with N at least 1, got '0'"),
+        (["--queries", 0], "with N at least 1 (in a list"),
         (["--shots", 0], "--shots must be at least 1"),
         (["--novel", "nowhere.npz"], "nowhere.npz does not exist"),
         (["--output", "/dev/null/x"], "cannot be written"),

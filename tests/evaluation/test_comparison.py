@@ -88,7 +88,9 @@ def test_the_first_method_is_the_baseline_of_each_kind_unless_another_is_named()
 def test_what_cannot_be_compared_is_said():
     with pytest.raises(InputError, match="at least two results"):
         compare_results([result([0.5])])
-    with pytest.raises(InputError, match="baseline must be one of the methods map, got 'ncm'"):
+    with pytest.raises(
+        InputError, match=r"must be one of the methods map, got 'ncm'\. Name it as a method too"
+    ):
         compare_results([result([0.5]), result([0.6])], baseline="ncm")
 
 

@@ -201,6 +201,27 @@ def test_the_command_writes_all_three_files(tmp_path):
     assert f'href="{find_method("ncm").reference.link}"' in page
 
 
+def test_results_of_other_features_are_overwritten_only_by_force(tmp_path):
+    board = tmp_path / "board"
+    board.mkdir()
+    (board / "leaderboard.json").write_text('{"fingerprint": "of other features"}')
+    options = ["--method", "ncm", "--shots", "1", "--queries", "15", "--episodes", "10"]
+    command = ["leaderboard", *options, "--engine", "torch", "--output", str(board)]
+    ran = CliRunner().invoke(app, command)
+    assert ran.exit_code == 2
+    assert "holds results of other features" in ran.output
+    assert CliRunner().invoke(app, [*command, "--force"]).exit_code == 0
+    assert "ncm" in (board / "leaderboard.json").read_text()
+
+
+def test_the_help_lists_knobs_only_where_they_can_be_set():
+    has = {
+        name: "--set KNOB=VALUE" in CliRunner().invoke(app, [name, "--help"]).output
+        for name in ("evaluate", "leaderboard")
+    }
+    assert has == {"evaluate": True, "leaderboard": False}
+
+
 def test_one_form_of_output_at_a_time():
     ran = CliRunner().invoke(app, ["leaderboard", "--markdown", "--json"])
     assert ran.exit_code == 2

@@ -225,8 +225,25 @@ def test_numpy_files_with_pickled_objects_are_refused(tmp_path, suffix):
     path = tmp_path / f"x{suffix}"
     content = np.array([{"a": 1}], dtype=object)
     np.save(path, content) if suffix == ".npy" else np.savez(path, features=content, labels=[0])
-    with pytest.raises(FileFormatError, match="allow_pickle=False"):
+    with pytest.raises(FileFormatError, match=r"allow_pickle=False|objects of Python"):
         read_features(path)
+
+
+def test_labels_of_pandas_in_a_npz_name_the_way_out(tmp_path):
+    path, labels = tmp_path / "x.npz", np.array(["ash", "elm", None], dtype=object)
+    np.savez(path, features=np.eye(3), labels=labels)
+    with pytest.raises(FileFormatError, match=r"array 'labels'.*labels=x\.astype\(str\)"):
+        read_features(path)
+    np.savez(path, features=np.eye(3), labels=np.where(labels == None, "", labels).astype(str))  # noqa: E711
+    assert read_features(path).class_names == ("ash", "elm")
+
+
+def test_a_text_file_named_npz_is_no_archive_and_gets_no_unsafe_advice(tmp_path):
+    path = tmp_path / "x.npz"
+    path.write_text("features")
+    with pytest.raises(FileFormatError, match="must hold arrays in an archive") as caught:
+        read_features(path)
+    assert "pickle" not in str(caught.value)
 
 
 def test_a_compressed_npz_with_a_damaged_member(tmp_path):

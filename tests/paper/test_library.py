@@ -52,6 +52,23 @@ def test_features_are_found_in_the_folder_and_know_what_they_are(artifacts):
     )
 
 
+def test_files_that_nothing_asks_for_or_that_are_missing_are_refused(artifacts):
+    needed = [NOVEL, FeatureSource("cub", "resnet18+wrn28-10")]
+    here = artifacts / "cifar-fs" / "wrn28-10" / "novel.safetensors"
+
+    def check(word):
+        Library(artifacts, parse_given([word])).check_given(needed)
+
+    check(f"cifar-fs:wrn28-10:novel={here}")
+    check(f"cub:resnet18:novel={here}")
+    with pytest.raises(
+        InputError, match=r"of cifar-fs:wrn28-10:novel, cub:resnet18:novel, .*got 'cifar-fs:wrn:"
+    ):
+        check(f"cifar-fs:wrn:novel={here}")
+    with pytest.raises(InputError, match=r"nowhere\.npy does not exist"):
+        check("cifar-fs:wrn28-10:novel=nowhere.npy")
+
+
 def test_rows_without_names_are_named_by_the_command(tmp_path):
     np.save(
         tmp_path / "n.npy", np.random.default_rng(0).gamma(1.0, size=(60, 4)).astype(np.float16)

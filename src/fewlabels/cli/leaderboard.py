@@ -57,6 +57,7 @@ def leaderboard_command(
             rich_help_panel=options.OUTPUTS,
         ),
     ] = None,
+    force: options.Force = False,
     markdown: Annotated[bool, Option("--markdown", help="Print Markdown tables.")] = False,
     as_json: options.Json = False,
 ) -> None:
@@ -67,7 +68,7 @@ def leaderboard_command(
     if markdown and as_json:
         raise InputError("give one of --markdown and --json, not both.")
     require_features(features)
-    from fewlabels.evaluation.folder import to_json
+    from fewlabels.evaluation.folder import LEADERBOARD, open_folder, to_json
     from fewlabels.evaluation.leaderboard import (
         QUERIES,
         SHOTS,
@@ -79,11 +80,13 @@ def leaderboard_command(
     from fewlabels.evaluation.leaderboard_page import write_leaderboard_page
     from fewlabels.evaluation.settings import read_settings
     from fewlabels.evaluation.tables import to_markdown
-    from fewlabels.io.files import make_folder, write_file
+    from fewlabels.io.files import write_file
 
     tuned = recorded_settings() if settings is None else read_settings(settings)
     feature_set = console.load_features(features, per_class=per_class)
-    folder = None if output is None else make_folder(output)
+    folder = None
+    if output is not None:
+        folder = open_folder(output, fingerprint=feature_set.fingerprint, force=force)
     how: Any = {"draws": draws, "seed": seed, "engine": engine, "device": device}
     how |= {"shots": shots or SHOTS, "queries": queries or QUERIES, "n_way": ways}
     how["mean_features"] = console.load_mean_features(mean_of)
@@ -117,7 +120,7 @@ def leaderboard_command(
             print_table(table)
     if folder is not None:
         page = write_leaderboard_page(board, command=console.command_line())
-        write_file(folder / "leaderboard.json", to_json(found))
+        write_file(folder / LEADERBOARD, to_json(found))
         write_file(folder / "leaderboard.md", f"{text}\n".encode())
         write_file(folder / "leaderboard.html", page.encode())
-        say(f"Written to {folder}: leaderboard.json, leaderboard.md, leaderboard.html")
+        say(f"Written to {folder}: {LEADERBOARD}, leaderboard.md, leaderboard.html")

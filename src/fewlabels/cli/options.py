@@ -45,7 +45,10 @@ Shots = Annotated[
     Option(help="Labelled rows per class; may be repeated. [1]", rich_help_panel=EPISODES),
 ]
 Ways = Annotated[int, Option(min=2, help="Classes per episode.", rich_help_panel=EPISODES)]
-QUERIES = "Queries per class, or N,N,..., dirichlet:A:N, present:K:N or present:A-B:N"
+QUERIES = (
+    "Queries per class, or N,N,... of the classes in turn, or N in total, uneven or of some "
+    "classes: dirichlet:A:N, present:K:N or present:A-B:N"
+)
 Queries = Annotated[
     list[str] | None, Option(help=f"{QUERIES}; may be repeated. [15]", rich_help_panel=EPISODES)
 ]
@@ -304,18 +307,20 @@ class GroupedCommand(typer.core.TyperCommand):
 
 
 class MethodCommand(GroupedCommand):
-    """A command whose help ends with the list of methods and their knobs."""
+    """A command whose help ends with the list of methods, and of their knobs if it takes them."""
 
-    def format_epilog(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - click's signature
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Write the list."""
         from fewlabels.methods import find_method, method_names
         from fewlabels.methods.base import all_knobs
 
         methods = []
+        settable = any("--set" in parameter.opts for parameter in self.get_params(ctx))
         for method in map(find_method, method_names()):
-            taken = ", ".join(method.knobs_for())
+            taken = ", ".join(method.knobs_for()) if settable else ""
             methods.append((method.name, method.title + (f"; knobs: {taken}" if taken else "")))
         with formatter.section("Methods (--method)"):
             formatter.write_dl(methods)
-        with formatter.section("Knobs (--set KNOB=VALUE)"):
-            formatter.write_dl([(name, knob.words) for name, knob in all_knobs().items()])
+        if settable:
+            with formatter.section("Knobs (--set KNOB=VALUE)"):
+                formatter.write_dl([(name, knob.words) for name, knob in all_knobs().items()])

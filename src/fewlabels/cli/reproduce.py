@@ -110,6 +110,7 @@ def reproduce_command(
     if exhibits:
         experiments = all_experiments(exhibits, library)
         needed = [source for exhibit in exhibits for source in exhibit.sources()]
+        library.check_given(needed)
         if needed and not any(library.has(source) for source in needed):
             names_asked = ", ".join(each.name for each in exhibits)
             say(

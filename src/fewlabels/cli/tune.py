@@ -9,6 +9,7 @@ from typer import Argument, Option
 
 from fewlabels.cli import console, options
 from fewlabels.cli.console import print_table, progress_bar, require_features, say
+from fewlabels.errors import InputError
 
 NOVEL = "novel"  # as a FeatureSet's provenance calls the split
 WARNING = (
@@ -30,7 +31,15 @@ def tune_command(
         Path | None,
         Option(help="Features of novel classes: shown for reference, not used for selection."),
     ] = None,
-    method: options.Method = "map",
+    methods: Annotated[
+        list[str] | None,
+        Option(
+            "--method",
+            help="A method; the list is below. [map]",
+            metavar="NAME",
+            rich_help_panel=options.LABELS,
+        ),
+    ] = None,
     grid: Annotated[
         bool, Option("--grid", help="Try every combination instead of one knob after the other.")
     ] = False,
@@ -77,12 +86,16 @@ def tune_command(
 
     fewlabels evaluate novel.npy --per-class 600 --settings tuned/settings.toml
     """
+    method, *more = methods or ["map"]
+    if more:
+        listed = ", ".join([method, *more])
+        raise InputError(f"--method must be given once, got {listed}. Tune one after the other.")
     require_features(features)
     require_features(novel)
     from fewlabels.evaluation.curves import Tuning
     from fewlabels.evaluation.folder import TUNING, open_folder, to_json
     from fewlabels.evaluation.plots import can_draw, draw_curves
-    from fewlabels.evaluation.settings import SETTINGS, format_settings
+    from fewlabels.evaluation.settings import SETTINGS, format_settings, read_settings
     from fewlabels.evaluation.tables import tabulate_tuning
     from fewlabels.evaluation.tuning import check_ranges, count_settings, split_knobs, tune
     from fewlabels.io.files import write_file
@@ -102,6 +115,9 @@ def tune_command(
     tried = check_ranges(method, given, fixed=rest)
     n_settings = count_settings(tried, grid=grid, novel=novel is not None)
     folder = open_folder(output, fingerprint=feature_set.fingerprint, force=force)
+    written = not force and (folder / SETTINGS).is_file()
+    kept = read_settings(folder / SETTINGS) if written else {}  # of other methods
+    kept.pop(method, None)
     kind: Any = {"n_way": ways, "queries": queries, "draws": draws, "seed": seed}
     how: Any = {"engine": engine, "device": device, "dtype": dtype, "n_episodes": episodes}
     how |= {"ranges": given, "grid": grid, "novel": novel_set, "settings": rest}
@@ -134,13 +150,17 @@ def tune_command(
     comments = [f"Written by: {command}", f"Features: {about}, {origin}", *warnings]
     comments += [each.describe() for each in tunings]
     chosen = {method: {each.n_shot: dict(each.chosen) for each in tunings}}
+    if kept:
+        comments.append(f"Kept as they were: {', '.join(kept)}")
+        say(f"Settings of {', '.join(kept)} in {folder / SETTINGS} are kept.")
+    chosen |= {name: dict(by_shots) for name, by_shots in kept.items()}
     write_file(folder / SETTINGS, format_settings(chosen, comments=comments).encode())
     write_file(folder / TUNING, to_json(found))
-    written = [SETTINGS, TUNING]
+    files = [SETTINGS, TUNING]
     for each in tunings if drawing else []:
         for suffix, content in draw_curves(each, about=about).items():
-            written.append(f"curves-{each.n_shot}-shot.{suffix}")
-            write_file(folder / written[-1], content)
-    say(f"Written to {folder}: {', '.join(written)}")
+            files.append(f"curves-{each.n_shot}-shot.{suffix}")
+            write_file(folder / files[-1], content)
+    say(f"Written to {folder}: {', '.join(files)}")
     if not drawing and plot is None:
         say("No curves drawn: that needs matplotlib, pip install 'fewlabels[plot]'")

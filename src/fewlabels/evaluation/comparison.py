@@ -99,7 +99,10 @@ def compare_results(
         candidates = [result for result in same if baseline in (None, result.method)]
         if not candidates:
             known = ", ".join(dict.fromkeys(result.method for result in same))
-            raise InputError(f"baseline must be one of the methods {known}, got '{baseline}'.")
+            raise InputError(
+                f"baseline must be one of the methods {known}, got '{baseline}'. "
+                "Name it as a method too."
+            )
         comparisons += [compare_pair(result, candidates[0]) for result in same]
     return comparisons
 

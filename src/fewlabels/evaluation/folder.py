@@ -13,11 +13,12 @@ from fewlabels.evaluation.results import EvaluationResult
 from fewlabels.io.files import make_folder, write_file
 
 RESULT, ACCURACIES, TUNING = "result.json", "accuracies.npz", "tuning.json"
+LEADERBOARD = "leaderboard.json"
 
 
 def open_folder(path: Path, *, fingerprint: str, force: bool = False) -> Path:
     """Make a folder for results; refuse one that cannot be written or has other results."""
-    for name in (RESULT, TUNING):
+    for name in (RESULT, TUNING, LEADERBOARD):
         file = path / name
         if not force and file.is_file() and (held := _fingerprint(file)) != fingerprint:
             raise InputError(

@@ -34,7 +34,8 @@ class QuerySpec:
         except (ValueError, IndexError):
             raise InputError(
                 "queries must be N, N,N,..., dirichlet:A:N, present:K:N or present:A-B:N, "
-                f"with N at least 1, got '{text}'."
+                "with N at least 1 (in a list, in one place), A above 0 in dirichlet, and K, or A "
+                f"below B, from 1 to N in present, got '{text}'."
             ) from None
 
     @classmethod

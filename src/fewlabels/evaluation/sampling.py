@@ -18,6 +18,7 @@ from fewlabels.evaluation._shuffle import shuffle_episodes
 from fewlabels.evaluation.episodes import Episodes, IntArray
 from fewlabels.evaluation.queries import QuerySpec
 from fewlabels.features import FeatureSet
+from fewlabels.io.words import count
 
 DRAWS = ("own", "authors")
 AnyQueries = str | int | QuerySpec
@@ -208,9 +209,14 @@ def _check_sizes(features: FeatureSet, n_way: int, n_shot: int, spec: QuerySpec)
     sizes = features.class_sizes
     smallest = int(sizes.argmin())
     if sizes[smallest] < needed:
+        small = int((sizes < needed).sum())
+        others = f"; {small} of {len(sizes)} classes have too few" if small > 1 else ""
+        way_out = (
+            "" if len(sizes) - small < n_way else f", or drop {count(small, 'class', 'classes')}"
+        )
         raise InputError(
             f"class '{features.class_names[smallest]}' must have at least {needed} images, "
-            f"got {sizes[smallest]}. Lower n_shot or queries ('{spec}'), or drop the class."
+            f"got {sizes[smallest]}{others}. Lower n_shot or queries ('{spec}'){way_out}."
         )
     if spec.kind == "dirichlet" and np.sort(sizes - n_shot)[:n_way].sum() < total:
         raise InputError(

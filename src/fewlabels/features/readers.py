@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
+from zipfile import is_zipfile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -171,10 +172,36 @@ def _read_npy(path: Path) -> Contents:
 
 
 def _read_npz(path: Path) -> Contents:
+    if not is_zipfile(path):  # numpy's message would advise to load it unsafely
+        raise InputError(
+            "the file must hold arrays in an archive, as numpy.savez writes it, got another kind "
+            "of file. Write it or copy it again."
+        )
     check_zip(path)  # a damaged entry name can hide the labels
     with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-        names = arrays["class_names"].tolist() if "class_names" in arrays else None
-        return Contents(np.atleast_1d(arrays["features"]), arrays.get("labels"), names)
+        found = {name: _read_array(arrays, name) for name in ("class_names", "features", "labels")}
+    names, features = found["class_names"], found["features"]
+    if features is None:
+        raise KeyError("features is not a file in the archive")
+    return Contents(
+        np.atleast_1d(features), found["labels"], None if names is None else names.tolist()
+    )
+
+
+def _read_array(arrays: Any, name: str) -> Any:
+    """An array of a .npz file, None if it is not there."""
+    if name not in arrays:
+        return None
+    with arrays.zip.open(f"{name}.npy") as file:
+        version = np.lib.format.read_magic(file)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else None
+        if read is not None and read(file)[2].hasobject:
+            raise InputError(
+                f"array '{name}' must hold numbers or texts, got objects of Python, which numpy "
+                f"reads only by running them. Save it by {name}=x.astype(str), with '' where a "
+                "label is missing."
+            )
+    return arrays[name]
 
 
 def _read_pt(path: Path) -> Contents:

@@ -68,6 +68,19 @@ class Library:
         """Whether all parts are here."""
         return not self.missing(source)
 
+    def check_given(self, needed: Sequence[FeatureSource]) -> None:
+        """Refuse files that were named for features that nothing asks for, or that do not exist."""
+        known = list(dict.fromkeys(part for source in needed for part in source.parts))
+        for source, path in self._given.items():
+            if source not in known:
+                listed = ", ".join(":".join(each) for each in known)
+                raise InputError(
+                    f"features must be of {listed} here, got '{':'.join(source)}'. "
+                    "Check it for typos; --list shows what each table takes."
+                )
+            if not path.is_file():
+                raise InputError(f"{path} does not exist. Check the path for typos.")
+
     def how_to_get(self, source: FeatureSource) -> str:
         """What to do about features that are not here, in one line."""
         part = self.missing(source)[0]
