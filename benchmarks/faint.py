@@ -114,7 +114,7 @@ def measure(
     before, gains = accuracy(clues.plan), {"network": accuracy(refined)}
     for ramp in RAMPS:
         refinement.FAINT, refinement.CLEAR = ramp
-        trust = refinement.find_trust(of_labels, n_shot)[:, None, None]
+        trust = refinement.find_trust(of_labels)[:, None, None]
         gains[f"{ramp[0]} to {ramp[1]}"] = accuracy(torch.lerp(clues.plan, refined, trust))
     return {
         **{"features": name, "queries": queries, "n_shot": n_shot, "n_episodes": n},

@@ -680,16 +680,15 @@ def refinement_part(report: dict[str, Any]) -> list[str]:
 
 def faint_part(report: dict[str, Any]) -> list[str]:
     """Table of benchmarks/results/faint.json."""
-    chosen, cells = report["chosen"], [c for c in report["cells"] if c["n_shot"] > 1]
+    chosen, cells = report["chosen"], report["cells"]
     rules = [chosen, *(rule for rule in cells[0]["gains"] if rule not in ("network", chosen))]
     lines = [
         "## Faint classes: where the network of map-auto is trusted",
         "",
-        f"`benchmarks/faint.py`, {cells[0]['n_episodes']} episodes, 5 ways, means of 2 and 5 "
+        f"`benchmarks/faint.py`, {cells[0]['n_episodes']} episodes, 5 ways, means of 1, 2 and 5 "
         "shots. Signal: at 5 shots, where classes are balanced; the weight of the network rises "
         "from the first number of a rule to the second one. Difference to two plans in points, "
-        f"balanced / Dirichlet(2) / 2 of 5 classes. The package's choice is {chosen}. At one shot "
-        "the network stands alone; it gains 0.7 to 15 points where the signal is below 2.",
+        f"balanced / Dirichlet(2) / 2 of 5 classes. The package's choice is {chosen}.",
         "",
         f"| features | signal | network alone | {' | '.join(rules)} |",
         f"|---|--:|--:|{'--:|' * len(rules)}",

@@ -242,6 +242,11 @@ def test_features_that_a_pipeline_cannot_use_are_refused_by_every_engine(
         accuracies(broken, [configure("map", n_shot=2)], engine=engine)
 
 
+def test_an_array_in_place_of_features_names_the_way_out():
+    with pytest.raises(InputError, match=r"got ndarray\. Make one by FeatureSet\.from_arrays"):
+        evaluate("ncm", np.ones((9, 4)))
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

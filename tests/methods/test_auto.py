@@ -154,20 +154,12 @@ def test_the_rounds_follow_the_formulas(centering):
 
 
 @pytest.mark.parametrize(
-    ("n_shot", "signal", "trust"),
-    [
-        (1, 0.0, 1.0),
-        (2, 0.0, 0.0),
-        (5, FAINT, 0.0),
-        (5, (FAINT + CLEAR) / 2, 0.5),
-        (5, CLEAR, 1.0),
-        (1.5, FAINT, 0.5),
-        (5, 9.0, 1.0),
-    ],
+    ("signal", "trust"),
+    [(0.0, 0.0), (FAINT, 0.0), ((FAINT + CLEAR) / 2, 0.5), (CLEAR, 1.0), (9.0, 1.0)],
 )
-def test_the_network_is_trusted_where_classes_are_clear_or_have_one_label(n_shot, signal, trust):
+def test_the_network_is_trusted_where_classes_are_clear(signal, trust):
     of_labels = signal * torch.tensor([[1.0, -1.0], [-1.0, 1.0]])[None]
-    assert find_trust(of_labels, n_shot).tolist() == pytest.approx([trust])
+    assert find_trust(of_labels).tolist() == pytest.approx([trust])
 
 
 @pytest.fixture(scope="module")
@@ -179,15 +171,16 @@ def faint():
     return FeatureSet.from_arrays(x.astype(np.float32), [f"class {each}" for each in y])
 
 
-def test_at_several_labels_it_is_no_worse_than_two_plans_where_classes_are_faint(faint):
-    drawn = sample_episodes(faint, n_episodes=60, n_shot=5, queries=15)
+@pytest.mark.parametrize("n_shot", [1, 5])
+def test_it_is_no_worse_than_two_plans_where_classes_are_faint(faint, n_shot):
+    drawn = sample_episodes(faint, n_episodes=60, n_shot=n_shot, queries=15)
     truth = torch.as_tensor(drawn.query_labels)
     found, before = (
-        (label(name, drawn, faint, 5, **settings).labels == truth).double().mean()
+        (label(name, drawn, faint, n_shot, **settings).labels == truth).double().mean()
         for name, settings in (("map-auto", {}), ("map", TWO_PLANS))
     )
-    assert before > 0.5
-    assert found > before - 0.05  # the network alone: 0.3 less
+    assert before > 0.4
+    assert found > before - 0.05  # the network alone: 0.3 less at five shots
 
 
 def test_the_weights_are_small():

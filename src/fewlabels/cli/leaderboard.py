@@ -27,7 +27,7 @@ def leaderboard_command(
         Option(help=f"{options.QUERIES}; may be repeated. [15, dirichlet:2:75, present:2:75]"),
     ] = None,
     episodes: Annotated[
-        int, Option(help="Episodes per kind; a tenth of them for slow methods.")
+        int, Option(help="Episodes per kind; a tenth of them, at least ten, for slow methods.")
     ] = 200,
     draws: options.Draws = "own",
     seed: options.Seed = 0,

@@ -30,6 +30,7 @@ QUERIES = ("15", "dirichlet:2:75", "present:2:75")
 FOR_FOLDERS = ("map-folder", "folder")  # their rules are for whole folders: on request only
 SLOW = 50.0  # milliseconds per episode above which a method labels fewer episodes
 FEWER = 10  # times fewer
+FEWEST = 10  # episodes of a slow method: fewer tell nothing of its place
 N_TRIED = 20  # episodes that tell the time of a method
 N_AGAIN = 5  # episodes of the methods that seem slow: a first call may compile or import
 SETTINGS = "leaderboard.toml"  # beside this file; written by benchmarks/leaderboard.py
@@ -114,7 +115,7 @@ def make_leaderboard(
         shots: Labelled rows per class.
         queries: Words of `QuerySpec`.
         n_way: Classes per episode.
-        n_episodes: Episodes of each kind; slow methods label a tenth of them.
+        n_episodes: Episodes of each kind; slow methods label a tenth of them, at least ten.
         tuned: Settings by method and shots; methods and shots that it does not hold keep theirs.
         beta: Power of the methods that have this knob, such as "auto"; by default their own.
         mean_features: Where SimpleShot takes the mean of the base classes from; without it, the
@@ -124,8 +125,8 @@ def make_leaderboard(
         **options: draws, seed, engine, device, as in `evaluate`.
     """
     names, left_out = choose_methods(methods, with_mean=mean_features is not None)
-    if n_episodes < FEWER:
-        raise InputError(f"n_episodes must be at least {FEWER}, got {n_episodes}.")
+    if n_episodes < FEWEST:
+        raise InputError(f"n_episodes must be at least {FEWEST}, got {n_episodes}.")
     dataset = features.provenance.get("dataset")
     known = {
         name: {n_shot: (tuned or {}).get(name, {}).get(n_shot, {}) for n_shot in shots}
@@ -183,7 +184,7 @@ def _stand(
     standings = [Standing(compare_pair(result, results[0])) for result in results]
     if slow:
         baseline, *results = run(
-            [fast[0], *slow], max(n_episodes // FEWER, 2), on_progress=on_progress
+            [fast[0], *slow], max(n_episodes // FEWER, FEWEST), on_progress=on_progress
         )
         standings += [Standing(compare_pair(result, baseline)) for result in results]
     return standings

@@ -64,6 +64,11 @@ def evaluate(
     ('PT+NCM', 20)
     """
     features = load_embedded() if features is None else features
+    if not isinstance(features, FeatureSet):
+        raise InputError(
+            f"features must be a FeatureSet, got {type(features).__name__}. "
+            "Make one by FeatureSet.from_arrays(features, labels)."
+        )
     if n_episodes < 1:
         raise InputError(f"n_episodes must be at least 1, got {n_episodes}.")
     kind: Any = {"n_shot": n_shot, "dataset": features.provenance.get("dataset")}

@@ -127,7 +127,7 @@ def refine(products: Tensor, wides: Tensor, support_labels: Tensor, found: Estim
 
     describe(1 + len(found.plans), first=True)
     of_labels = slots[:, refinement.OF_LABELS, :, n_support:].mT
-    faint = refinement.find_trust(of_labels, n_support / n_way) < 1
+    faint = refinement.find_trust(of_labels) < 1
     ties.masked_fill_(faint, 1)  # few: the readable code averages two answers there
     _start_kernel[(n_episodes, n_way)](
         *(slots, of_episode, weights["A"], weights["mean"], weights["scale"], states, *sizes),

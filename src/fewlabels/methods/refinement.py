@@ -24,10 +24,9 @@ such as the imbalance score. All of it follows from inner products: features may
 
 **Faint classes.** Where the inner products with the class means of the labels hardly differ from
 class to class, as in rows of counts of words or rows that are mostly noise, the network has seen
-nothing like it, and at several labels per class it is far less accurate than P (by 40 points in
-the worst case). So its answer is averaged with P, with a weight that falls with the standard
-deviation of these products (`find_trust`). At one label per class P is worse there than the
-network, which then stands alone.
+nothing like it, and is far less accurate than P (by 40 points in the worst case). So its answer is
+averaged with P, with a weight that falls with the standard deviation of these products
+(`find_trust`).
 
 The weights (`WEIGHTS`) were fitted on rows that were centered by the support alone, and on rows
 that were centered by a mean from outside too; the mean inner product of the labelled rows told
@@ -224,21 +223,18 @@ def refine_plan(clues: Clues) -> Tensor:
     """Class probabilities of the queries, (E, Q, W)."""
     weights = {name: each.to(clues.plan) for name, each in load_weights().items()}
     refined = refine_logits(clues, weights)[-1].softmax(dim=-1)
-    n_support, n_way = clues.members.shape[1:]
-    trust = find_trust(clues.inputs[..., OF_LABELS], n_support / n_way)
+    trust = find_trust(clues.inputs[..., OF_LABELS])
     return torch.lerp(clues.plan, refined, trust[:, None, None])
 
 
-def find_trust(of_labels: Tensor, n_shot: float) -> Tensor:
+def find_trust(of_labels: Tensor) -> Tensor:
     """Weight of the network's answer in each episode, (E, Q, W) -> (E,).
 
     Args:
         of_labels: 2 lam <x, mean of labels> of each query and class, less its mean over classes.
-        n_shot: Labels per class, on average.
     """
     signal = of_labels.std(dim=(-2, -1), correction=0)
-    clear = ((signal - FAINT) / (CLEAR - FAINT)).clamp(0, 1)
-    return 1 - (1 - clear) * min(n_shot - 1, 1)
+    return ((signal - FAINT) / (CLEAR - FAINT)).clamp(0, 1)
 
 
 def nearest_votes(
