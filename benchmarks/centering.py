@@ -96,8 +96,9 @@ def main() -> None:
             for name, features in sets:
                 if options.names and name not in options.names:
                     continue
+                place = next((i for i, c in enumerate(cells) if c["features"] == name), len(cells))
                 cells = [cell for cell in cells if cell["features"] != name]
-                cells += measure(name, features, options.episodes)
+                cells[place:place] = measure(name, features, options.episodes)
     report = {"cells": cells, "unchanged_columns": most, "versions": versions()}
     RESULTS.write_text(json.dumps(report, indent=1) + "\n")
 

@@ -719,6 +719,7 @@ def centering_part(report: dict[str, Any]) -> list[str]:
         "difference in points to the centering that `map-auto` had before, `unit | "
         "center(support) | unit`, at 1 / 5 shots, balanced and Dirichlet(2). Half width: the "
         "largest of the 95 % intervals of the last rule, which is the package's choice. The "
+        "network is trusted as it is now in all of them. The "
         f"package leaves rows of up to {report['unchanged_columns']} columns as they are; in the "
         "lines of random columns of two networks, which end in 'columns', they are centered too.",
         "",
