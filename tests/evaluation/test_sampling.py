@@ -289,7 +289,12 @@ def test_features_without_labels_are_refused():
         ({"n_shot": 0}, "n_shot must be at least 1, got 0"),
         (
             {"n_shot": 6},
-            r"class 'c0' must have at least 21 images, got 20; 7 of 7 classes have too few\. "
+            r"class 'c0' must have at least 21 images, got 20\. "
+            r"Lower n_shot or queries \('15'\), or drop 1 class\.",
+        ),
+        (
+            {"n_shot": 900},
+            r"must have at least 915 images, got 20; 7 of 7 classes have too few\. "
             r"Lower n_shot or queries \('15'\)\.",
         ),
         ({"queries": "1,2,20,1,1"}, "class 'c0' must have at least 21 images.*, got 20"),
