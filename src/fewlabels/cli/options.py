@@ -46,8 +46,8 @@ Shots = Annotated[
 ]
 Ways = Annotated[int, Option(min=2, help="Classes per episode.", rich_help_panel=EPISODES)]
 QUERIES = (
-    "Queries per class, or N,N,... of the classes in turn, or N in total, uneven or of some "
-    "classes: dirichlet:A:N, present:K:N or present:A-B:N"
+    "Queries per class: N or N,N,...; or N in all: dirichlet:A:N (uneven classes), present:K:N or "
+    "present:A-B:N (some classes)"
 )
 Queries = Annotated[
     list[str] | None, Option(help=f"{QUERIES}; may be repeated. [15]", rich_help_panel=EPISODES)

@@ -74,8 +74,9 @@ class Library:
         for source, path in self._given.items():
             if source not in known:
                 listed = ", ".join(":".join(each) for each in known)
+                rule = f"be of {listed} here" if known else "be left out here"
                 raise InputError(
-                    f"features must be of {listed} here, got '{':'.join(source)}'. "
+                    f"features must {rule}, got '{':'.join(source)}'. "
                     "Check it for typos; --list shows what each table takes."
                 )
             if not path.is_file():
