@@ -544,6 +544,13 @@ def test_signed_features_work_without_a_power(estimator):
     )
 
 
+@EVERY_CLASSIFIER
+def test_classes_named_minus_one_and_one_are_warned_about(estimator):
+    x = np.concatenate([np.eye(3), np.eye(3) + 0.1])
+    with pytest.warns(UserWarning, match="y has the class 1 alone: -1 marks rows without a label"):
+        clone(estimator).fit(x, [1, -1, 1, -1, 1, 1])
+
+
 def test_zero_rows_are_warned_about(episode):
     x, y, _ = episode
     x = x.copy()

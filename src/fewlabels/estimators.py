@@ -151,6 +151,12 @@ class FewLabelsClassifier(ClassifierMixin, BaseEstimator):
             )
         check_classification_targets(known)
         self.classes_, codes = np.unique(known, return_inverse=True)
+        if unknown.any() and self.classes_.tolist() == [1]:
+            warnings.warn(
+                "y has the class 1 alone: -1 marks rows without a label. If -1 is a class too, "
+                "give the classes other numbers, such as 0 and 1.",
+                stacklevel=2,
+            )
         numbers = torch.full((len(x),), -1)
         numbers[torch.as_tensor(~unknown)] = torch.as_tensor(codes)
         name, settings = self._configuration()
