@@ -7,6 +7,9 @@ network is trained on the other parts and on the validation classes; its feature
 was left out are written to OUTPUT/base.safetensors. For these classes it is what a network of the
 benchmark is for novel ones. The novel classes are not read. Runs on a machine without the command
 `fewlabels`, and goes on from the last checkpoint in OUTPUT.
+
+benchmarks/folds has features of eight such networks: 100 images per class of CIFAR-FS, all of CUB
+(docs/rivals.md, "Fitted again").
 """
 
 import argparse
