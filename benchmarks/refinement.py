@@ -3,14 +3,17 @@
     python benchmarks/refinement.py fit TRAIN ... [--test FILE ...] [--minutes 5] [--write]
     python benchmarks/refinement.py measure NAME=FILE[=OTHERS] ... [--episodes 10000]
 
-TRAIN: features of classes that the backbone was not trained on (benchmarks/folds.py). FILE:
-features of validation classes, or of novel ones; .npy with 600 rows per class. 1 and 5 shots; most
-batches have 5 ways and 75 queries, the others 3 to 20 ways (`OTHERS`). The episodes are balanced,
-from Dirichlet distributions, and with absent classes (`KINDS`). In half of the chunks of episodes,
-only a random part of the features is used, so that classes lie otherwise each time. In half of the
-chunks, rows are centered by the mean of the classes that are not in the episode too, as those of
-`map-auto-mean` are. AdamW on the cross-entropy of the queries; the mean of the weights over the
-last steps is kept.
+TRAIN: features of classes that the backbone was not trained on, as benchmarks/folds.py makes them;
+benchmarks/folds has some. FILE: features of validation classes, or of novel ones; .npy with 600
+rows per class. 1 and 5 shots; most episodes have 5 ways and 75 queries, the others 3 to 20 ways
+(`OTHERS`). They are balanced, from Dirichlet distributions, and with absent classes (`KINDS`). In
+half of the chunks of episodes, only a random part of the features is used, so that classes lie
+otherwise each time. In a quarter of them, rows are centered by the mean of the classes that are not
+in the episode too, as those of `map-auto-mean` are. AdamW on the cross-entropy of the queries; the
+mean of the weights over the last steps is kept.
+
+Other processes (`--workers`) draw new episodes all the time, and few are seen more than twice:
+fitted to 150,000 drawn episodes, the network soon knows them.
 
 `fit` prints, for the files of --test, the accuracy without the network and the paired difference,
 at 5 ways, without and with a mean from outside; --write replaces the weights of the package.
@@ -23,8 +26,14 @@ import itertools
 import json
 import math
 import shlex
+import shutil
 import sys
+import tempfile
 import time
+from collections import deque
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from functools import cache
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -47,36 +56,27 @@ RESULTS = Path(__file__).with_name("results") / "refinement.json"
 WIDTH, N_ROUNDS = 32, 4  # 48 and 64 units, 5 and 6 rounds are not better on validation classes
 LEAST_ROWS = 45  # of a class; two present classes need 38 queries each beside five labels
 KINDS = {  # queries: part of the episodes
-    "{each}": 0.27,
+    "{each}": 0.18,
     "dirichlet:0.5:{all}": 0.05,
-    "dirichlet:1:{all}": 0.07,
-    "dirichlet:2:{all}": 0.42,
+    "dirichlet:1:{all}": 0.08,
+    "dirichlet:2:{all}": 0.51,
     "dirichlet:3:{all}": 0.05,
     "dirichlet:5:{all}": 0.04,
-    "present:{some}:{all}": 0.10,
+    "present:{some}:{all}": 0.09,
 }
 MAIN = (5, 15)  # ways, queries per class
 OTHERS = ((3, 15), (5, 5), (5, 40), (10, 15), (20, 10), (5, 2))
-OUTSIDE_PART = 0.5  # of the chunks
-MAIN_TURNS = 5  # batches of a main set for each of another
+OUTSIDE_PART = 0.25  # of the chunks
+MAIN_PART = 0.75  # of the sets
+SET, KEPT_SETS = 1024, 64  # episodes of a set; sets in memory
 TESTS = ("15", "dirichlet:2:75", "dirichlet:0.5:75", "present:2:75")
-CHUNK = 2048  # episodes whose clues are computed at a time
+CHUNK = 256  # episodes whose clues are computed at a time
 FEWEST_FEATURES = 0.35  # part of the features that a chunk keeps at least
 RATE, DECAY, MOMENTS = 3e-3, 1e-4, (0.9, 0.99)
 WARM_UP = 200  # steps
 KEPT_MEAN = 0.999  # weight of the past in the mean of the weights
 EARLY = 0.3  # weight of the mean loss of all rounds but the last
 Drawn = tuple[Clues, Tensor]  # clues and true labels, (E, Q)
-
-
-def read(path: Path) -> FeatureSet:
-    """The features of classes with enough rows."""
-    found = read_features(path, per_class=600 if path.suffix == ".npy" else None)
-    large = np.flatnonzero(np.bincount(found.labels) >= LEAST_ROWS)
-    kept = np.isin(found.labels, large)
-    names = [found.class_names[number] for number in large]
-    labels = np.searchsorted(large, found.labels[kept])
-    return FeatureSet.from_arrays(found.features[kept], labels, names, found.provenance)
 
 
 def draw(
@@ -145,31 +145,86 @@ def draw_mixture(
     fewest = max(2, 2 * n_way // 5)
     some = f"{fewest}-{n_way - 1}" if fewest < n_way - 1 else str(fewest)
     parts = []
-    for seed, (word, part) in enumerate(KINDS.items()):
+    for word, part in KINDS.items():
         queries = word.format(each=n_each, all=n_way * n_each, some=some)
         count = max(1, round(part * n))
-        what = (features, n_way, n_shot, queries, count, 100 + seed, device)
+        what = (features, n_way, n_shot, queries, count, int(random.integers(2**31)), device)
         parts.append(draw(*what, random, OUTSIDE_PART))
     clues = Clues(*(torch.cat(each) for each in zip(*(c for c, _ in parts), strict=True)))
     return clues, torch.cat([labels for _, labels in parts])
 
 
-def draw_all(paths: list[Path], n_main: int, device: str) -> list[Drawn]:
-    """Episodes of all files, numbers of shots, and sizes; a batch is of one of them."""
-    random = np.random.default_rng(0)
-    main, others = [], []
-    for path in paths:
-        features = read(path)
-        smallest = int(np.bincount(features.labels).min())
-        for n_shot in (1, 5):
-            main.append(draw_mixture(features, *MAIN, n_shot, n_main, device, random))
-            for size in OTHERS:
-                enough = n_shot + math.prod(size) / max(2, 2 * size[0] // 5) < smallest
-                if enough and size[0] <= len(features.class_names):
-                    what = (features, *size, n_shot, n_main // 28, device, random)
-                    others.append(draw_mixture(*what))
-        print("drawn", path, flush=True)
-    return MAIN_TURNS * main + others
+@cache
+def read(path: Path) -> FeatureSet:
+    """The features of classes with enough rows."""
+    found = read_features(path, per_class=600 if path.suffix == ".npy" else None)
+    large = np.flatnonzero(np.bincount(found.labels) >= LEAST_ROWS)
+    kept = np.isin(found.labels, large)
+    names = [found.class_names[number] for number in large]
+    labels = np.searchsorted(large, found.labels[kept])
+    return FeatureSet.from_arrays(found.features[kept], labels, names, found.provenance)
+
+
+def draw_set(paths: list[Path], number: int, folder: Path, device: str) -> Path:
+    """One set of episodes of one file, number of shots and size, in a file of `folder`."""
+    torch.set_num_threads(1)
+    random = np.random.default_rng(number)
+    features = read(paths[number % len(paths)])
+    n_shot, n = int(random.choice((1, 5))), SET
+    size = MAIN
+    if random.random() > MAIN_PART:
+        smallest = int(features.class_sizes.min())
+        fit_in = [
+            each
+            for each in OTHERS
+            if n_shot + math.prod(each) / max(2, 2 * each[0] // 5) < smallest
+            and each[0] <= len(features.class_names)
+        ]
+        size = fit_in[random.integers(len(fit_in))]
+        n = max(64, min(n, n * math.prod(MAIN) * MAIN[0] // (math.prod(size) * size[0])))
+    clues, labels = draw_mixture(features, *size, n_shot, n, device, random)
+    path = folder / f"{number}.pt"
+    torch.save((list(clues), labels), path)
+    return path
+
+
+class Stream:
+    """Sets of episodes that processes draw while the network is fitted; the last ones are kept."""
+
+    def __init__(self, paths: list[Path], workers: int, device: str) -> None:
+        self.paths, self.device = paths, device
+        self.folder = Path(tempfile.mkdtemp())
+        self.pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+        self.numbers = itertools.count()
+        self.pending: set[Future[Path]] = set()
+        self.kept: deque[Drawn] = deque(maxlen=KEPT_SETS)
+        self.n_episodes = 0
+        for _ in range(workers + 1):
+            self.submit()
+
+    def submit(self) -> None:
+        """Let a process draw another set."""
+        what = (self.paths, next(self.numbers), self.folder, self.device)
+        self.pending.add(self.pool.submit(draw_set, *what))
+
+    def take(self, random: np.random.Generator) -> Drawn:
+        """One of the last sets. At first it waits until there are as many as files."""
+        while True:
+            missing = len(self.kept) < len(self.paths)
+            done, self.pending = wait(self.pending, None if missing else 0, FIRST_COMPLETED)
+            for path in (future.result() for future in done):
+                clues, labels = torch.load(path, map_location=self.device)
+                path.unlink()
+                self.kept.append((Clues(*clues), labels))
+                self.n_episodes += len(labels)
+                self.submit()
+            if len(self.kept) >= len(self.paths):
+                return self.kept[random.integers(len(self.kept))]
+
+    def close(self) -> None:
+        """Stop the processes and remove their files."""
+        self.pool.shutdown(cancel_futures=True)
+        shutil.rmtree(self.folder)
 
 
 def take(clues: Clues, some: Tensor | slice) -> Clues:
@@ -199,21 +254,21 @@ def start(inputs: Tensor) -> dict[str, Tensor]:
 
 
 def fit(
-    sets: list[Drawn], minutes: float, batch: int, rate: float, first: dict[str, Tensor] | None
+    stream: Stream, minutes: float, batch: int, rate: float, first: dict[str, Tensor] | None
 ) -> dict[str, Tensor]:
     """Weights from sets of episodes."""
     torch.manual_seed(0)
-    some = torch.cat([clues.inputs[::80].flatten(0, -2) for clues, _ in sets])
-    weights = first or start(some)
+    random = np.random.default_rng(0)
+    weights = first or start(stream.take(random)[0].inputs.flatten(0, -2))
     fitted = [each.requires_grad_() for name, each in weights.items() if len(name) == 1]
     mean = {name: each.detach().clone() for name, each in weights.items()}
     solver = torch.optim.AdamW(fitted, lr=rate, weight_decay=DECAY, betas=MOMENTS)
-    began, step, order, gains = time.perf_counter(), 0, [], []
+    stream.take(random)
+    began, step, gains = time.perf_counter(), 0, []
     while (passed := (time.perf_counter() - began) / (60 * minutes)) < 1:
         for group in solver.param_groups:
             group["lr"] = rate * min(1, step / WARM_UP) * (1 + math.cos(math.pi * passed)) / 2
-        order = order or torch.randperm(len(sets)).tolist()
-        clues, labels = sets[order.pop()]
+        clues, labels = stream.take(random)
         cells = MAIN[0] ** 2 * MAIN[1]  # queries times classes of a main episode
         count = max(4, min(batch, batch * cells // clues.plan[0].numel()))
         some = torch.randint(0, len(labels), (count,), device=labels.device)
@@ -233,7 +288,8 @@ def fit(
         gains.append((right[0] - right[1]).detach())
         if step % 500 == 0:
             gain = 100 * torch.stack(gains[-500:]).mean()
-            print(f"step {step}, {passed:.0%} of the time, gain {gain:.2f}", flush=True)
+            seen = f"{stream.n_episodes:,} episodes"
+            print(f"step {step}, {passed:.0%} of the time, {seen}, gain {gain:.2f}", flush=True)
     return mean
 
 
@@ -337,10 +393,10 @@ def main() -> None:
     parser.add_argument("files", nargs="+")
     parser.add_argument("--test", type=Path, nargs="*", default=[])
     parser.add_argument("--minutes", type=float, default=5, help="of fitting")
-    parser.add_argument("--drawn", type=int, default=14_000, help="main episodes per file and shot")
+    parser.add_argument("--workers", type=int, default=1, help="processes that draw episodes")
     parser.add_argument("--batch", type=int, default=128, help="episodes of a step")
     parser.add_argument("--rate", type=float, default=RATE)
-    parser.add_argument("--start", type=Path, help="weights to go on from")
+    parser.add_argument("--start", type=Path, nargs="*", help="weights to go on from, their mean")
     parser.add_argument("--episodes", type=int, help="of a test: 1,500; of measure: 10,000")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--output", type=Path, help="where to write the weights")
@@ -360,13 +416,15 @@ def main() -> None:
         RESULTS.write_text(json.dumps(report, indent=1) + "\n")
         return
     files = [Path(file) for file in options.files]
-    sets = draw_all(files, options.drawn, options.device)
     first = None
     if options.start:
-        first = load_file(options.start, device=options.device)
-        first = {name: each.float() for name, each in first.items()}
-    weights = fit(sets, options.minutes, options.batch, options.rate, first)
-    del sets
+        known = [load_file(path, device=options.device) for path in options.start]
+        first = {name: sum(each[name].float() for each in known) / len(known) for name in known[0]}
+    stream = Stream(files, options.workers, options.device)
+    try:
+        weights = fit(stream, options.minutes, options.batch, options.rate, first)
+    finally:
+        stream.close()
     package = Path(refinement.__file__).with_name(refinement.WEIGHTS)
     for path in [package] * options.write + [options.output] * bool(options.output):
         halves = {name: each.half().cpu().contiguous() for name, each in weights.items()}

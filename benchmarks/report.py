@@ -8,6 +8,10 @@ from typing import Any
 from fewlabels.evaluation.leaderboard import FEWER, N_TRIED, SLOW, describe_kind
 
 HERE = Path(__file__).parent
+EARLIER_WEIGHTS = (
+    "Measured with the weights that the network had before its last fit, "
+    "which had seen none of these classes."
+)
 TITLES = {
     "ncm": "PT+NCM",
     "kmeans": "PT+K-Means",
@@ -622,7 +626,7 @@ def sizes_part(report: dict[str, Any]) -> list[str]:
         "balanced, else the better free fit: a perfect decision between them. Gate: a weight by "
         "logistic regression on ten "
         "statistics of the plans, fitted on validation classes of the other family. Told the "
-        "sizes: MAP that knows them.",
+        f"sizes: MAP that knows them. {EARLIER_WEIGHTS}",
     ]
     for split in [each for each in ("val", "novel") if each in report]:
         rows = report[split]["rows"]
@@ -688,7 +692,8 @@ def faint_part(report: dict[str, Any]) -> list[str]:
         f"`benchmarks/faint.py`, {cells[0]['n_episodes']} episodes, 5 ways, means of 1, 2 and 5 "
         "shots. Signal: at 5 shots, where classes are balanced; the weight of the network rises "
         "from the first number of a rule to the second one. Difference to two plans in points, "
-        f"balanced / Dirichlet(2) / 2 of 5 classes. The package's choice is {chosen}.",
+        f"balanced / Dirichlet(2) / 2 of 5 classes. The package's choice is {chosen}. "
+        f"{EARLIER_WEIGHTS}",
         "",
         f"| features | signal | network alone | {' | '.join(rules)} |",
         f"|---|--:|--:|{'--:|' * len(rules)}",
@@ -721,7 +726,8 @@ def centering_part(report: dict[str, Any]) -> list[str]:
         "largest of the 95 % intervals of the last rule, which is the package's choice. The "
         "network is trusted as it is now in all of them. The "
         f"package leaves rows of up to {report['unchanged_columns']} columns as they are; in the "
-        "lines of random columns of two networks, which end in 'columns', they are centered too.",
+        "lines of random columns of two networks, which end in 'columns', they are centered too. "
+        f"{EARLIER_WEIGHTS}",
         "",
         "| features | queries | center(support) | "
         f"{' | '.join(line.replace('|', '·') for line in cells[0]['gains'])} | half width |",
@@ -751,7 +757,7 @@ def outside_part(report: dict[str, Any]) -> list[str]:
         "episodes, 5 ways, 75 queries: difference of `map-auto-mean` to `map-auto` in points if "
         "the mean from outside counts as 1, 2, ... labelled rows. It is of the other validation "
         "classes, or that of three folders of other kinds of images. Half width: of the 95 % "
-        "interval with ten rows, the package's choice.",
+        f"interval with ten rows, the package's choice. {EARLIER_WEIGHTS}",
         "",
         f"| features | queries | shots | map-auto | {' | '.join(heads)} | half width |",
         f"|---|---|--:|--:|{'--:|' * len(heads)}--:|",

@@ -28,10 +28,10 @@ nothing like it, and is far less accurate than P (by 40 points in the worst case
 averaged with P, with a weight that falls with the standard deviation of these products
 (`find_trust`).
 
-The weights (`WEIGHTS`) were fitted on rows that were centered by the support alone, and on rows
-that were centered by a mean from outside too; the mean inner product of the labelled rows told
-which. Rows of `map-auto` are centered by themselves and by a shrunk mean now, which is more
-accurate with these weights (benchmarks/centering.py). benchmarks/refinement.py wrote them.
+The weights (`WEIGHTS`) were fitted by benchmarks/refinement.py to base and validation classes of
+CIFAR-FS and CUB, with features of networks that were not trained on them. Most rows were centered
+as those of `map-auto` are, the others by a mean from outside too; the mean inner product of the
+labelled rows tells which.
 
 Zaheer et al.: Deep Sets. NeurIPS 2017.
 """
