@@ -53,7 +53,7 @@ ESTIMATE_DOUBT = 6e-4  # likewise, where class sizes or lam are estimated; seen:
 CUDA_SOFT_DOUBT = 5e-3  # where the growth is not measured
 SMALLEST_LAM = 1.0  # a margin's error grows with lam; below this the plan's own rounding prevails
 HARD_DOUBT = 2e-5  # a hundred rounding errors of a squared distance between unit vectors
-REFINED_DOUBT = 2e-4  # of the network in float32; seen: 9e-5 (benchmarks/refinement.py)
+REFINED_DOUBT = 2e-4  # of the network in float32; seen: twice 7e-5 (benchmarks/refinement.py)
 TOLERANCES = {  # misplaced part of the mass in a solve
     torch.float32: codes.KERNELS.float32_tolerance,
     torch.float64: SOLVER.float64_tolerance,
