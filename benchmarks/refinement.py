@@ -154,10 +154,15 @@ def draw_mixture(
     return clues, torch.cat([labels for _, labels in parts])
 
 
+def read_all(path: Path) -> FeatureSet:
+    """All features of a file."""
+    return read_features(path, per_class=600 if path.suffix == ".npy" else None)
+
+
 @cache
 def read(path: Path) -> FeatureSet:
     """The features of classes with enough rows."""
-    found = read_features(path, per_class=600 if path.suffix == ".npy" else None)
+    found = read_all(path)
     large = np.flatnonzero(np.bincount(found.labels) >= LEAST_ROWS)
     kept = np.isin(found.labels, large)
     names = [found.class_names[number] for number in large]
@@ -263,7 +268,7 @@ def fit(
     fitted = [each.requires_grad_() for name, each in weights.items() if len(name) == 1]
     mean = {name: each.detach().clone() for name, each in weights.items()}
     solver = torch.optim.AdamW(fitted, lr=rate, weight_decay=DECAY, betas=MOMENTS)
-    stream.take(random)
+    stream.take(random)  # the time begins when there are episodes
     began, step, gains = time.perf_counter(), 0, []
     while (passed := (time.perf_counter() - began) / (60 * minutes)) < 1:
         for group in solver.param_groups:
@@ -316,11 +321,6 @@ def compare(path: Path, weights: dict[str, Tensor], n: int, device: str) -> None
             line.append(f"{torch.cat(before).mean():.2f} {gain.mean():+.2f} ± {half:.2f}")
         name = "map-auto-mean" if outside else "map-auto"
         print(path, n_shot, name, " | ".join(line), flush=True)
-
-
-def read_all(path: Path) -> FeatureSet:
-    """All features of a file."""
-    return read_features(path, per_class=600 if path.suffix == ".npy" else None)
 
 
 def measure(name: str, path: Path, others: Path | None, n: int) -> list[dict[str, object]]:

@@ -383,7 +383,8 @@ def sensitivity_part(report: dict[str, Any]) -> list[str]:
         "",
         "`benchmarks/sensitivity.py`, validation folders and classes: points gained where one "
         "number is changed. Above zero by more than 0.3 would call for another value; a change of "
-        "nearly zero either way means that any value near this one does.",
+        "nearly zero either way means that any value near this one does. The group estimation was "
+        "measured with the centering that `map-auto` had before, `center(support)`.",
         "",
         "| group | number | from | to | points |",
         "|---|---|--:|--:|--:|",
